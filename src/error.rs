@@ -1,0 +1,276 @@
+//! One error type for the whole crate: opaque, one word wide, asked by predicates.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use crate::object::Status;
+
+/// What went wrong, in one word of memory.
+///
+/// Ask with the predicates ([`is_not_found`](Error::is_not_found), [`is_conflict`](Error::is_conflict), …), read
+/// what the API server answered with [`status`](Error::status), follow the causes with
+/// [`source`](std::error::Error::source). `Display` is one line that says what failed, and the causes behind it
+/// after colons. No credential is ever part of an error.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: Kind,
+    /// What was being done, outermost first: `list pods in "default"`.
+    context: Vec<String>,
+    message: String,
+    status: Option<Box<Status>>,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// The class of an error, as the crate sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The API server answered with a failure; `status` holds it.
+    Api,
+    /// No connection: name lookup, TCP, TLS or proxy. The request was never sent.
+    Connect,
+    /// The connection broke after the request, or part of it, was sent.
+    Io,
+    /// A limit of time was reached.
+    Timeout,
+    /// The caller's [`Stop`](crate::Stop) ended it.
+    Stopped,
+    /// Configuration that cannot be used: kubeconfig, certificates, credentials.
+    Config,
+    /// Bytes that are not what the protocol promises, or do not fit the type.
+    Decode,
+    /// An argument that cannot be sent: an empty name, a bad selector.
+    Invalid,
+    /// A limit of size: a line, a list, a body, a header.
+    Limit,
+}
+
+/// The result of whatever can fail in this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self(Box::new(Inner {
+            kind,
+            context: Vec::new(),
+            message: message.into(),
+            status: None,
+            source: None,
+        }))
+    }
+
+    pub(crate) fn config(message: impl Into<String>) -> Self {
+        Self::new(Kind::Config, message)
+    }
+
+    pub(crate) fn decode(message: impl Into<String>) -> Self {
+        Self::new(Kind::Decode, message)
+    }
+
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(Kind::Invalid, message)
+    }
+
+    pub(crate) fn stopped() -> Self {
+        Self::new(Kind::Stopped, "stopped")
+    }
+
+    pub(crate) fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    /// Says what was being done when this happened; the outermost call comes first in the message.
+    pub(crate) fn context(mut self, doing: impl Into<String>) -> Self {
+        self.0.context.push(doing.into());
+        self
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.0.kind
+    }
+
+    /// What the API server answered, if it was the API server that refused.
+    pub fn status(&self) -> Option<&Status> {
+        self.0.status.as_deref()
+    }
+
+    /// The HTTP status code of the answer, if there was one.
+    pub fn code(&self) -> Option<u16> {
+        self.status().map(|s| s.code)
+    }
+
+    /// 404: no such object, or no such resource on this server.
+    pub fn is_not_found(&self) -> bool {
+        self.has(404, "NotFound")
+    }
+
+    /// 409 `AlreadyExists`: create found an object of that name.
+    pub fn is_already_exists(&self) -> bool {
+        self.status().is_some_and(|s| s.reason == "AlreadyExists")
+    }
+
+    /// 409 `Conflict`: the object changed since it was read. Read it again and repeat.
+    pub fn is_conflict(&self) -> bool {
+        !self.is_already_exists() && self.has(409, "Conflict")
+    }
+
+    /// 410, `Expired` or `Gone`: the resourceVersion or continue token is too old. List again.
+    pub fn is_expired(&self) -> bool {
+        self.status().is_some_and(Status::is_expired)
+    }
+
+    /// 422: the object is not valid; [`Status::details`] names the fields.
+    pub fn is_invalid(&self) -> bool {
+        self.has(422, "Invalid")
+    }
+
+    /// 403: RBAC or admission forbids it.
+    pub fn is_forbidden(&self) -> bool {
+        self.has(403, "Forbidden")
+    }
+
+    /// 401: the credentials are missing or not accepted.
+    pub fn is_unauthorized(&self) -> bool {
+        self.has(401, "Unauthorized")
+    }
+
+    /// 429: the API server asks to slow down.
+    pub fn is_too_many_requests(&self) -> bool {
+        self.has(429, "TooManyRequests")
+    }
+
+    /// The resourceVersion asked for lies in the server's future (its watch cache lags, or it was restored).
+    pub fn is_too_large_resource_version(&self) -> bool {
+        self.status().is_some_and(Status::is_too_large_resource_version)
+    }
+
+    /// A limit of time was reached, here or at the server (504 `Timeout`).
+    pub fn is_timeout(&self) -> bool {
+        self.0.kind == Kind::Timeout || self.has(504, "Timeout")
+    }
+
+    /// The caller's [`Stop`](crate::Stop) ended the call.
+    pub fn is_stopped(&self) -> bool {
+        self.0.kind == Kind::Stopped
+    }
+
+    /// There was no connection, so the request was never sent: refused, no route, name lookup, TLS, proxy.
+    pub fn is_connect(&self) -> bool {
+        self.0.kind == Kind::Connect
+    }
+
+    /// The connection broke, so it is unknown whether the server acted on the request.
+    pub fn is_io(&self) -> bool {
+        self.0.kind == Kind::Io
+    }
+
+    /// Bytes that are not what the protocol promises, or JSON that does not fit the type.
+    pub fn is_decode(&self) -> bool {
+        self.0.kind == Kind::Decode
+    }
+
+    /// A limit of size was reached: a line, a list, a body.
+    pub fn is_limit(&self) -> bool {
+        self.0.kind == Kind::Limit
+    }
+
+    /// The configuration cannot be used: kubeconfig, certificates, credentials.
+    pub fn is_config(&self) -> bool {
+        self.0.kind == Kind::Config
+    }
+
+    /// An argument that cannot be sent.
+    pub fn is_invalid_argument(&self) -> bool {
+        self.0.kind == Kind::Invalid
+    }
+
+    /// By the reason where the server gives one that we know, else by the code.
+    fn has(&self, code: u16, reason: &str) -> bool {
+        self.status().is_some_and(|s| s.reason == reason || (s.code == code && !s.has_known_reason()))
+    }
+}
+
+impl From<Status> for Error {
+    fn from(status: Status) -> Self {
+        let mut error = Self::new(Kind::Api, status.to_string());
+        error.0.status = Some(Box::new(status));
+        error
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for doing in self.0.context.iter().rev() {
+            write!(f, "{doing}: ")?;
+        }
+        f.write_str(&self.0.message)?;
+        let mut source = self.source();
+        while let Some(s) = source {
+            write!(f, ": {s}")?;
+            source = s.source();
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}({self})", self.0.kind)
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_deref().map(|s| s as _)
+    }
+}
+
+/// Turns "there is none" into `None`.
+pub trait OptionalExt<T> {
+    /// `Ok(None)` for an error that [is not found](Error::is_not_found).
+    fn optional(self) -> Result<Option<T>>;
+}
+
+impl<T> OptionalExt<T> for Result<T> {
+    fn optional(self) -> Result<Option<T>> {
+        match self {
+            Ok(value) => Ok(Some(value)),
+            Err(e) if e.is_not_found() => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(code: u16, reason: &str) -> Error {
+        Status { code, reason: reason.into(), ..Status::default() }.into()
+    }
+
+    #[test]
+    fn is_one_word() {
+        assert_eq!(size_of::<Error>(), size_of::<usize>());
+    }
+
+    #[test]
+    fn reason_wins_over_code() {
+        assert!(status(409, "AlreadyExists").is_already_exists());
+        assert!(!status(409, "AlreadyExists").is_conflict());
+        assert!(status(409, "Conflict").is_conflict());
+        assert!(status(409, "").is_conflict());
+        assert!(status(0, "NotFound").is_not_found());
+        assert!(status(404, "SomethingNew").is_not_found());
+        assert!(!status(404, "Forbidden").is_not_found());
+    }
+
+    #[test]
+    fn message_tells_context_and_causes() {
+        let io = std::io::Error::other("no route");
+        let e = Error::new(Kind::Connect, "connect to 10.0.0.1:443").with_source(io).context("list pods");
+        assert_eq!(e.to_string(), "list pods: connect to 10.0.0.1:443: no route");
+        assert!(e.is_connect() && !e.is_timeout());
+    }
+}

@@ -1,0 +1,30 @@
+//! What travels between the API server and a program: objects of any kind, what all of them share, and the server's
+//! answers.
+
+mod key;
+mod map;
+mod meta;
+mod resource;
+mod status;
+mod time;
+
+pub use key::ObjectKey;
+pub use map::Map;
+pub use meta::{ObjectMeta, OwnerReference};
+pub use resource::{ApiResource, Resource, Scope, StaticResource, Whole};
+pub use status::{Status, StatusCause, StatusDetails, StatusMeta};
+pub use time::Time;
+
+/// Reads null as the default value: `#[serde(default, deserialize_with = "listwatch::nullable")]`.
+///
+/// The API server takes a null for any field to mean that it is absent, and some clients write them.
+///
+/// # Errors
+/// As those of the value.
+pub fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: serde::Deserialize<'de> + Default,
+{
+    Ok(<Option<T> as serde::Deserialize>::deserialize(deserializer)?.unwrap_or_default())
+}

@@ -1,0 +1,217 @@
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::nullable;
+
+/// The API server's answer to what it could not do, and to a delete.
+///
+/// As `Status` in apimachinery's `meta/v1`. Where the answer was no `Status` (HTML of a proxy, plain text), one is
+/// made of the HTTP code and the beginning of the body.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Status {
+    /// `Success` or `Failure`.
+    #[serde(deserialize_with = "nullable")]
+    pub status: String,
+    /// For people.
+    #[serde(deserialize_with = "nullable")]
+    pub message: String,
+    /// For programs: `NotFound`, `Conflict`, `Expired`, …; may be empty.
+    #[serde(deserialize_with = "nullable")]
+    pub reason: String,
+    /// The HTTP code; 0 where the server left it out of an event.
+    #[serde(deserialize_with = "nullable")]
+    pub code: u16,
+    /// More about it.
+    #[serde(deserialize_with = "nullable")]
+    pub details: StatusDetails,
+    /// Only `continue` is kept: with a 410 of a paged list it allows to go on, inconsistently.
+    #[serde(deserialize_with = "nullable", skip_serializing)]
+    pub metadata: StatusMeta,
+}
+
+/// What a [`Status`] is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StatusDetails {
+    /// Name of the object.
+    #[serde(deserialize_with = "nullable")]
+    pub name: String,
+    /// Group of the kind.
+    #[serde(deserialize_with = "nullable")]
+    pub group: String,
+    /// The kind, or the plural where the server writes that.
+    #[serde(deserialize_with = "nullable")]
+    pub kind: String,
+    /// Uid of the object.
+    #[serde(deserialize_with = "nullable")]
+    pub uid: String,
+    /// Each thing that is wrong.
+    #[serde(deserialize_with = "nullable")]
+    pub causes: Vec<StatusCause>,
+    /// When to try again, in seconds; 0 is not said.
+    #[serde(deserialize_with = "nullable")]
+    pub retry_after_seconds: u64,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StatusCause {
+    /// For programs: `FieldValueInvalid`, `FieldManagerConflict`, …
+    #[serde(deserialize_with = "nullable")]
+    pub reason: String,
+    /// For people.
+    #[serde(deserialize_with = "nullable")]
+    pub message: String,
+    /// Which field: `spec.replicas`.
+    #[serde(deserialize_with = "nullable")]
+    pub field: String,
+}
+
+/// The metadata of a [`Status`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StatusMeta {
+    /// With a 410: a token to go on with, at the price of consistency.
+    #[serde(rename = "continue", deserialize_with = "nullable")]
+    pub continue_token: String,
+}
+
+/// Reasons of apimachinery's `meta/v1` that decide over the code. Any other reason leaves the decision to the code.
+const KNOWN_REASONS: [&str; 20] = [
+    "Unauthorized",
+    "Forbidden",
+    "NotFound",
+    "AlreadyExists",
+    "Conflict",
+    "Gone",
+    "Invalid",
+    "ServerTimeout",
+    "StoreReadError",
+    "Timeout",
+    "TooManyRequests",
+    "BadRequest",
+    "MethodNotAllowed",
+    "NotAcceptable",
+    "RequestEntityTooLarge",
+    "UnsupportedMediaType",
+    "InternalError",
+    "Expired",
+    "ServiceUnavailable",
+    "UnsupportedContentEncoding",
+];
+
+impl Status {
+    /// The start of the message that old servers send for a resourceVersion that lies in their future.
+    const TOO_LARGE: &str = "Too large resource version";
+
+    /// A failure that the server did not put into words as a `Status`: code and the beginning of what it sent.
+    #[must_use]
+    pub fn from_code(code: u16, body: &str) -> Self {
+        const LONGEST: usize = 512;
+        let text = body.trim();
+        let cut = (0..=LONGEST.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        let more = if cut < text.len() { "…" } else { "" };
+        let message = match &text[..cut] {
+            "" => format!("the server answered {code} without a message"),
+            text => format!("the server answered {code}: {text}{more}"),
+        };
+        Self { status: "Failure".into(), message, code, ..Self::default() }
+    }
+
+    /// Whether this says that something went wrong.
+    #[must_use]
+    pub fn is_failure(&self) -> bool {
+        self.status != "Success"
+    }
+
+    /// A resourceVersion or continue token that is too old: by code, reason or message, as any of them may be missing.
+    #[must_use]
+    pub fn is_expired(&self) -> bool {
+        self.code == 410
+            || matches!(self.reason.as_str(), "Expired" | "Gone")
+            || (!self.has_known_reason() && self.message.starts_with("too old resource version"))
+    }
+
+    /// A resourceVersion that lies in the server's future: by cause, or by message as servers before 1.17 send it.
+    #[must_use]
+    pub fn is_too_large_resource_version(&self) -> bool {
+        let timeout = self.reason == "Timeout" || (self.code == 504 && !self.has_known_reason());
+        let cause =
+            |c: &StatusCause| c.reason == "ResourceVersionTooLarge" || c.message.starts_with(Self::TOO_LARGE);
+        timeout && (self.details.causes.iter().any(cause) || self.message.contains(Self::TOO_LARGE))
+    }
+
+    /// When the server asks to be tried again, if it does.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        Some(self.details.retry_after_seconds).filter(|s| *s > 0).map(Duration::from_secs)
+    }
+
+    pub(crate) fn has_known_reason(&self) -> bool {
+        KNOWN_REASONS.contains(&self.reason.as_str())
+    }
+}
+
+/// The message, and what class of failure it is if the message does not say so.
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.message.as_str(), self.reason.as_str(), self.code) {
+            ("", "", code) => write!(f, "the server answered {code}"),
+            ("", reason, 0) => f.write_str(reason),
+            ("", reason, code) => write!(f, "{reason} ({code})"),
+            (message, _, 0) => f.write_str(message),
+            (message, "", code) if message.contains(&code.to_string()) => f.write_str(message),
+            (message, "", code) => write!(f, "{message} ({code})"),
+            (message, reason, code) => write!(f, "{message} ({code} {reason})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(json: &str) -> Status {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn expired_in_each_shape() {
+        for json in [
+            r#"{"code":410}"#,
+            r#"{"reason":"Gone"}"#,
+            r#"{"reason":"Expired","code":null,"details":null}"#,
+            r#"{"message":"too old resource version: 1 (2)"}"#,
+        ] {
+            assert!(read(json).is_expired(), "{json}");
+        }
+        assert!(
+            !read(r#"{"code":403,"reason":"Forbidden","message":"too old resource version"}"#).is_expired()
+        );
+    }
+
+    #[test]
+    fn too_large_resource_version_in_each_shape() {
+        for json in [
+            r#"{"code":504,"reason":"Timeout","details":{"causes":[{"reason":"ResourceVersionTooLarge"}]}}"#,
+            r#"{"code":504,"reason":"Timeout","details":{"causes":[{"message":"Too large resource version"}]}}"#,
+            r#"{"code":504,"reason":"Timeout","message":"Timeout: Too large resource version: 9, current: 1"}"#,
+        ] {
+            assert!(read(json).is_too_large_resource_version(), "{json}");
+        }
+        assert!(!read(r#"{"code":504,"reason":"Timeout"}"#).is_too_large_resource_version());
+    }
+
+    #[test]
+    fn a_body_that_is_no_status_is_kept_in_part() {
+        let long = "é".repeat(2000);
+        let status = Status::from_code(502, &long);
+        assert!(status.message.len() < 600 && status.message.ends_with('…'));
+        assert!(status.to_string().starts_with("the server answered 502: é"));
+        assert_eq!(Status::from_code(404, "").to_string(), "the server answered 404 without a message");
+    }
+}
