@@ -1,0 +1,361 @@
+//! The verbs of the API, typed.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{
+    Client, Collection, DeleteParams, ListParams, Patch, PatchParams, PostParams, Request, Watch, WatchParams,
+};
+use crate::backoff::Jitter;
+use crate::error::{Error, OptionalExt, Result};
+use crate::object::{ApiResource, ObjectKey, Resource, Scope, StaticResource, Status, Whole};
+use crate::stop::Stop;
+use crate::wire::{self, Expect};
+
+/// Between these a watch's time is drawn, unless it is given: below the 240 s after which load balancers drop a quiet
+/// connection.
+const WATCH_TIME: [Duration; 2] = [Duration::from_secs(180), Duration::from_secs(230)];
+/// How long after the server should have ended a watch the connection counts as dead.
+const WATCH_GRACE: Duration = Duration::from_secs(10);
+
+/// The objects of one kind, in one namespace or all.
+///
+/// Every method is one request, unless it says otherwise, and blocks as [`Client`] says.
+pub struct Api<K> {
+    client: Client,
+    collection: Collection,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K: StaticResource> Api<K> {
+    /// All objects of a kind: in all namespaces, or of a kind that has none.
+    #[must_use]
+    pub fn all(client: &Client) -> Self {
+        Self::all_with(client, &K::api_resource())
+    }
+
+    /// The objects in one namespace.
+    #[must_use]
+    pub fn namespaced(client: &Client, namespace: &str) -> Self {
+        Self::namespaced_with(client, namespace, &K::api_resource())
+    }
+
+    /// The objects in the namespace that the configuration names: the kubeconfig's context, or the program's own.
+    #[must_use]
+    pub fn default_namespaced(client: &Client) -> Self {
+        Self::namespaced(client, client.config().namespace())
+    }
+}
+
+impl<K: Resource> Api<K> {
+    /// As [`all`](Self::all) for a resource known at run time; `K` is [`Object`](crate::Object) or a projection that
+    /// fits.
+    #[must_use]
+    pub fn all_with(client: &Client, resource: &ApiResource) -> Self {
+        let collection = Collection { resource: resource.clone(), namespace: None };
+        Self { client: client.clone(), collection, kind: PhantomData }
+    }
+
+    /// As [`namespaced`](Self::namespaced) for a resource known at run time. The namespace is ignored for a kind that
+    /// has none.
+    #[must_use]
+    pub fn namespaced_with(client: &Client, namespace: &str, resource: &ApiResource) -> Self {
+        let mut api = Self::all_with(client, resource);
+        api.collection.namespace = Some(namespace.to_owned()).filter(|_| resource.scope == Scope::Namespaced);
+        api
+    }
+
+    /// The same objects in one namespace.
+    #[must_use]
+    pub fn within(&self, namespace: &str) -> Self {
+        Self::namespaced_with(&self.client, namespace, &self.collection.resource)
+    }
+
+    /// Which resource it is.
+    #[must_use]
+    pub fn resource(&self) -> &ApiResource {
+        &self.collection.resource
+    }
+
+    /// Which namespace it is limited to.
+    #[must_use]
+    pub fn namespace(&self) -> Option<&str> {
+        self.collection.namespace.as_deref()
+    }
+
+    /// Through which client.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The same objects through a client whose calls end once stopped.
+    #[must_use]
+    pub fn with_stop(&self, stop: &Stop) -> Self {
+        Self { client: self.client.with_stop(stop), ..self.clone() }
+    }
+
+    /// Reads one object. The name is looked up in this namespace; for a key, see [`get_key`](Self::get_key).
+    ///
+    /// # Errors
+    /// If there is none ([`is_not_found`](Error::is_not_found)), the server refuses, the connection fails, or the
+    /// object does not fit `K`.
+    pub fn get(&self, name: &str) -> Result<K> {
+        self.send("get", name, self.collection.get(name, ""))
+    }
+
+    /// Reads one object, if there is one.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get) but for an object that is not there.
+    pub fn get_opt(&self, name: &str) -> Result<Option<K>> {
+        self.get(name).optional()
+    }
+
+    /// Reads the object of this key, whatever namespace it is in.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn get_key(&self, key: &ObjectKey) -> Result<K> {
+        match key.namespace() {
+            Some(namespace) => self.within(namespace).get(key.name()),
+            None => self.get(key.name()),
+        }
+    }
+
+    /// Creates an object; returns it as the server stored it.
+    ///
+    /// # Errors
+    /// If there is one of that name ([`is_already_exists`](Error::is_already_exists)), it is not valid
+    /// ([`is_invalid`](Error::is_invalid)), the server refuses, or the connection fails: then it may have been created.
+    pub fn create(&self, params: &PostParams, object: &K) -> Result<K> {
+        let api = self.for_object(object);
+        api.send("create", object.name(), api.collection.create(params, object))
+    }
+
+    /// Writes an object whole. Only for types that hold every field ([`Whole`]): others would lose, on the server,
+    /// what they do not hold.
+    ///
+    /// With the resourceVersion that the object was read with, the server refuses if it has changed since.
+    ///
+    /// # Errors
+    /// If it has changed since ([`is_conflict`](Error::is_conflict)), is not valid, or the connection fails.
+    pub fn replace(&self, name: &str, params: &PostParams, object: &K) -> Result<K>
+    where
+        K: Whole,
+    {
+        let api = self.for_object(object);
+        api.send("replace", name, api.collection.replace(name, "", params, object))
+    }
+
+    /// Changes parts of an object; returns it as the server stored it.
+    ///
+    /// # Errors
+    /// If there is none (but apply creates it), the patch does not fit, or the connection fails.
+    pub fn patch<P: Serialize>(&self, name: &str, params: &PatchParams, patch: &Patch<P>) -> Result<K> {
+        self.send("patch", name, self.collection.patch(name, "", params, patch))
+    }
+
+    /// Deletes an object.
+    ///
+    /// # Errors
+    /// If there is none, a precondition does not hold ([`is_conflict`](Error::is_conflict)), or the connection fails.
+    pub fn delete(&self, name: &str, params: &DeleteParams) -> Result<Deletion<K>> {
+        let answer = self.collection.delete(name, params).and_then(|request| self.client.call(&request));
+        answer.and_then(|bytes| self.deletion(&bytes)).map_err(|e| self.explain_named("delete", name, e))
+    }
+
+    /// Deletes all objects that `list` selects.
+    ///
+    /// # Errors
+    /// If the server refuses or the connection fails; some may be deleted by then.
+    pub fn delete_collection(&self, params: &DeleteParams, list: &ListParams) -> Result<()> {
+        let answer = self.collection.delete_collection(params, list).and_then(|request| self.client.call(&request));
+        answer.map(drop).map_err(|e| self.explain("delete a collection", e))
+    }
+
+    /// Reads one object through its status subresource.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn get_status(&self, name: &str) -> Result<K> {
+        self.get_subresource(name, "status")
+    }
+
+    /// Writes the status of an object, and nothing else of it. A projection is refused as by
+    /// [`replace`](Self::replace), since it would lose the status fields it does not hold.
+    ///
+    /// # Errors
+    /// As [`replace`](Self::replace).
+    pub fn replace_status(&self, name: &str, params: &PostParams, object: &K) -> Result<K>
+    where
+        K: Whole,
+    {
+        let api = self.for_object(object);
+        api.send("replace the status of", name, api.collection.replace(name, "status", params, object))
+    }
+
+    /// Changes parts of the status of an object: `json!({"status": {…}})`.
+    ///
+    /// # Errors
+    /// As [`patch`](Self::patch).
+    pub fn patch_status<P: Serialize>(&self, name: &str, params: &PatchParams, patch: &Patch<P>) -> Result<K> {
+        self.send("patch the status of", name, self.collection.patch(name, "status", params, patch))
+    }
+
+    /// Reads any subresource as any type: `scale`, `ephemeralcontainers`.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn get_subresource<T: DeserializeOwned>(&self, name: &str, subresource: &str) -> Result<T> {
+        self.send_plain("get", name, subresource, self.collection.get(name, subresource))
+    }
+
+    /// Posts to any subresource: `eviction`, `binding`, `token`.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn create_subresource<B: Serialize, T: DeserializeOwned>(
+        &self,
+        name: &str,
+        subresource: &str,
+        params: &PostParams,
+        body: &B,
+    ) -> Result<T> {
+        let request = self.collection.create_subresource(name, subresource, params, body);
+        self.send_plain("create", name, subresource, request)
+    }
+
+    /// Writes any subresource.
+    ///
+    /// # Errors
+    /// As [`replace`](Self::replace).
+    pub fn replace_subresource<B: Serialize, T: DeserializeOwned>(
+        &self,
+        name: &str,
+        subresource: &str,
+        params: &PostParams,
+        body: &B,
+    ) -> Result<T> {
+        let request = self.collection.replace(name, subresource, params, body);
+        self.send_plain("replace", name, subresource, request)
+    }
+
+    /// Changes parts of any subresource.
+    ///
+    /// # Errors
+    /// As [`patch`](Self::patch).
+    pub fn patch_subresource<P: Serialize, T: DeserializeOwned>(
+        &self,
+        name: &str,
+        subresource: &str,
+        params: &PatchParams,
+        patch: &Patch<P>,
+    ) -> Result<T> {
+        let request = self.collection.patch(name, subresource, params, patch);
+        self.send_plain("patch", name, subresource, request)
+    }
+
+    /// Watches: one request, whose answer is an event for each change, until the server ends it.
+    ///
+    /// Blocks until the server answers; then see [`Watch`]. An [`Informer`](crate::Informer) keeps at it for ever.
+    ///
+    /// # Errors
+    /// If the server refuses, or the connection fails.
+    pub fn watch(&self, params: &WatchParams, stop: &Stop) -> Result<Watch<K>> {
+        let time = params.timeout.unwrap_or_else(|| Jitter::new().between(WATCH_TIME[0], WATCH_TIME[1]));
+        let silence = params.silence.unwrap_or(time + WATCH_GRACE);
+        let answer = self.client.open_watch(&self.collection.watch(params, time), silence, stop);
+        match answer {
+            Ok(answer) => Ok(Watch::new(answer, self.expect(), stop.clone())),
+            Err(e) => Err(self.explain("watch", e)),
+        }
+    }
+
+    pub(super) fn collection(&self) -> &Collection {
+        &self.collection
+    }
+
+    pub(super) fn expect(&self) -> Expect {
+        Expect::resource(&self.collection.resource)
+    }
+
+    /// Where an object goes that says its namespace itself.
+    fn for_object(&self, object: &K) -> Self {
+        match (&self.collection.namespace, object.namespace()) {
+            (None, Some(namespace)) => self.within(namespace),
+            _ => self.clone(),
+        }
+    }
+
+    fn send(&self, verb: &str, name: &str, request: Result<Request>) -> Result<K> {
+        let answer = request.and_then(|request| self.client.call(&request));
+        answer
+            .and_then(|bytes| wire::decode_object(&bytes, &self.expect()))
+            .map_err(|e| self.explain_named(verb, name, e))
+    }
+
+    fn send_plain<T: DeserializeOwned>(
+        &self,
+        verb: &str,
+        name: &str,
+        subresource: &str,
+        request: Result<Request>,
+    ) -> Result<T> {
+        request
+            .and_then(|request| self.client.request(&request))
+            .map_err(|e| self.explain_named(&format!("{verb} {subresource} of"), name, e))
+    }
+
+    /// The server answers a delete with a Status, or with the object if it lives on for a while.
+    fn deletion(&self, bytes: &[u8]) -> Result<Deletion<K>> {
+        #[derive(serde::Deserialize)]
+        struct Kind<'a> {
+            #[serde(borrow)]
+            kind: std::borrow::Cow<'a, str>,
+        }
+
+        match serde_json::from_slice::<Kind<'_>>(bytes) {
+            Ok(Kind { kind }) if kind == "Status" => Ok(Deletion::Done(Status::from_body(200, bytes))),
+            _ => wire::decode_object(bytes, &self.expect()).map(Deletion::Pending),
+        }
+    }
+
+    /// Says what was being done, unless the server's own words do.
+    pub(super) fn explain(&self, verb: &str, e: Error) -> Error {
+        match &self.collection.namespace {
+            Some(namespace) => e.context(format!("{verb} {} in {namespace:?}", self.resource())),
+            None => e.context(format!("{verb} {}", self.resource())),
+        }
+    }
+
+    fn explain_named(&self, verb: &str, name: &str, e: Error) -> Error {
+        let key = ObjectKey::new(self.namespace(), name);
+        e.context(format!("{verb} {} {key}", self.resource()))
+    }
+}
+
+impl<K> Clone for Api<K> {
+    fn clone(&self) -> Self {
+        Self { client: self.client.clone(), collection: self.collection.clone(), kind: PhantomData }
+    }
+}
+
+impl<K> fmt::Debug for Api<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Api").field("collection", &self.collection).finish_non_exhaustive()
+    }
+}
+
+/// What became of an object that was deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deletion<K> {
+    /// It is gone.
+    Done(Status),
+    /// It lives on until its finalizers are gone and its time of grace is over; some kinds answer so in any case.
+    Pending(K),
+}

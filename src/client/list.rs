@@ -1,0 +1,107 @@
+//! Lists, decoded item by item as they come from the socket.
+
+use std::fmt;
+
+use super::{Api, ListParams};
+use crate::error::Result;
+use crate::object::{List, ListMeta, Resource};
+use crate::stop::Stop;
+use crate::wire::ListDecoder;
+
+impl<K: Resource> Api<K> {
+    /// Lists objects, giving each to `sink` as it comes, so that no copy of the answer is kept: at most some hundred
+    /// KiB beside the largest object. An object that does not fit `K` comes as an error that
+    /// [says which it is](crate::Error::unfit); the others follow. `sink` may end the list with an error.
+    ///
+    /// Blocks until all has come, as long as bytes keep coming; silence of the client's
+    /// [timeout](crate::Config::timeout) is an error. A stop ends it within a moment.
+    ///
+    /// # Errors
+    /// If the server refuses, the connection breaks, or `sink` says so. What came before may have reached `sink`.
+    pub fn list_each(
+        &self,
+        params: &ListParams,
+        stop: &Stop,
+        mut sink: impl FnMut(Result<K>) -> Result<()>,
+    ) -> Result<ListMeta> {
+        let list = || {
+            let mut answer = self.client().stream(&self.collection().list(params), stop)?;
+            let mut decoder = ListDecoder::<K>::new(self.expect());
+            loop {
+                match answer.body.read(decoder.space())? {
+                    0 => break,
+                    amount => decoder.filled(amount),
+                }
+                drain(&mut decoder, &mut sink)?;
+            }
+            decoder.end();
+            drain(&mut decoder, &mut sink)?;
+            decoder.finish()
+        };
+        list().map_err(|e| self.explain("list", e))
+    }
+
+    /// Lists objects: all of them, or one page of [`ListParams::limit`].
+    ///
+    /// Blocks as [`list_each`](Self::list_each).
+    ///
+    /// # Errors
+    /// If the server refuses, the connection breaks, or an object does not fit `K`.
+    pub fn list(&self, params: &ListParams) -> Result<List<K>> {
+        let mut items = Vec::new();
+        let metadata = self.list_each(params, self.client().stop(), |item| {
+            items.push(item?);
+            Ok(())
+        })?;
+        Ok(List { metadata, items })
+    }
+
+    /// Lists objects page by page, of [`ListParams::limit`] each (500 by default), all of one state of the cluster.
+    ///
+    /// If the server no longer has that state, an error that [is expired](crate::Error::is_expired) ends it: list
+    /// again.
+    #[must_use]
+    pub fn pages(&self, params: &ListParams) -> Pages<K> {
+        let mut params = params.clone();
+        if params.limit == 0 {
+            params.limit = 500;
+        }
+        Pages { api: self.clone(), next: Some(params) }
+    }
+}
+
+fn drain<K: Resource>(decoder: &mut ListDecoder<K>, sink: &mut impl FnMut(Result<K>) -> Result<()>) -> Result<()> {
+    while let Some(item) = decoder.next_item() {
+        match item {
+            Err(e) if e.unfit().is_none() => return Err(e),
+            item => sink(item)?,
+        }
+    }
+    Ok(())
+}
+
+/// The pages of a list, from [`Api::pages`]. Each step blocks for one request.
+pub struct Pages<K> {
+    api: Api<K>,
+    next: Option<ListParams>,
+}
+
+impl<K: Resource> Iterator for Pages<K> {
+    type Item = Result<List<K>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let params = self.next.take()?;
+        let page = self.api.list(&params);
+        if let Ok(list) = &page {
+            let token = &list.metadata.continue_token;
+            self.next = (!token.is_empty()).then(|| params.continue_token(token.clone()));
+        }
+        Some(page)
+    }
+}
+
+impl<K> fmt::Debug for Pages<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pages").field("next", &self.next).finish_non_exhaustive()
+    }
+}

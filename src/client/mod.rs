@@ -1,0 +1,156 @@
+//! One call, one answer: a typed client for the API server.
+
+mod api;
+mod list;
+mod params;
+mod request;
+mod watch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+
+pub use self::api::{Api, Deletion};
+pub use self::list::Pages;
+pub use self::params::{
+    DeleteParams, FieldValidation, ListParams, Patch, PatchParams, PostParams, PropagationPolicy, VersionMatch,
+    WatchParams,
+};
+pub use self::watch::Watch;
+pub use crate::http::{Method, Request};
+
+pub(crate) use self::request::Collection;
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::http::{Http, Limits, Response};
+use crate::object::Status;
+use crate::stop::Stop;
+
+/// The largest answer that is not a list or a watch: etcd stores objects of 1.5 MiB, and JSON is longer than that.
+const LARGEST_ANSWER: usize = 64 << 20;
+/// How much of a refusal is read.
+const LARGEST_REFUSAL: usize = 1 << 20;
+
+/// Speaks to one API server, from any number of threads. Clones share its connections.
+///
+/// A call blocks its thread for at most [`timeout`](Config::timeout), 30 s by default, its answer read to the end;
+/// lists and watches, which may be long, have limits of silence instead. A client made by
+/// [`with_stop`](Self::with_stop) ends all its calls within a moment once stopped.
+#[derive(Clone, Debug)]
+pub struct Client {
+    http: Arc<Http>,
+    timeout: Duration,
+    stop: Stop,
+}
+
+impl Client {
+    /// A client for this server. Opens no connection yet.
+    ///
+    /// # Errors
+    /// If certificates or keys cannot be read or used.
+    pub fn new(config: Config) -> Result<Self> {
+        let timeout = config.timeout();
+        Ok(Self { http: Arc::new(Http::new(config)?), timeout, stop: Stop::new() })
+    }
+
+    /// A client for the cluster that kubectl would speak to here: `$KUBECONFIG`, else `~/.kube/config`, else the
+    /// cluster that the program runs in.
+    ///
+    /// # Errors
+    /// As [`Config::infer`] and [`new`](Self::new).
+    pub fn try_default() -> Result<Self> {
+        Self::new(Config::infer()?)
+    }
+
+    /// The same client, whose calls end once stopped, with an error that [is stopped](Error::is_stopped).
+    #[must_use]
+    pub fn with_stop(&self, stop: &Stop) -> Self {
+        Self { stop: stop.clone(), ..self.clone() }
+    }
+
+    /// The same client, whose calls take at most this long.
+    #[must_use]
+    pub fn with_timeout(&self, timeout: Duration) -> Self {
+        Self { timeout, ..self.clone() }
+    }
+
+    /// Where it speaks to, and as whom.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        self.http.config()
+    }
+
+    /// Where its time comes from.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        self.config().clock()
+    }
+
+    /// Sends any request and reads its answer as JSON: for what [`Api`] has no method for.
+    ///
+    /// # Errors
+    /// If there is no answer, it is a refusal, or it does not fit `T`.
+    pub fn request<T: DeserializeOwned>(&self, request: &Request) -> Result<T> {
+        let bytes = self.call(request)?;
+        serde_json::from_slice(&bytes)
+            .map_err(|e| Error::decode(format!("{} {}: unexpected answer", request.method, request.path)).with_source(e))
+    }
+
+    /// Sends any request and reads its answer as text.
+    ///
+    /// # Errors
+    /// If there is no answer, it is a refusal, or it is not UTF-8.
+    pub fn request_text(&self, request: &Request) -> Result<String> {
+        String::from_utf8(self.call(request)?)
+            .map_err(|e| Error::decode(format!("{} {}: the answer is no text", request.method, request.path)).with_source(e))
+    }
+
+    /// Sends a request and reads its answer.
+    pub(crate) fn call(&self, request: &Request) -> Result<Vec<u8>> {
+        self.http
+            .send(request, Limits::Total(self.timeout), &self.stop)
+            .and_then(accept)
+            .and_then(|mut answer| answer.body.read_to_end(LARGEST_ANSWER))
+            .map_err(|e| if e.status().is_some() { e } else { e.context(format!("{} {}", request.method, request.path)) })
+    }
+
+    /// Sends a request whose answer may be long, and is read as it comes.
+    pub(crate) fn stream(&self, request: &Request, stop: &Stop) -> Result<Response> {
+        let limits = Limits::Stream { head: self.timeout, silence: self.timeout };
+        self.http.send(request, limits, stop).and_then(accept)
+    }
+
+    /// Opens a watch, on a connection of its own.
+    pub(crate) fn open_watch(&self, request: &Request, silence: Duration, stop: &Stop) -> Result<Response> {
+        let limits = Limits::Stream { head: self.timeout.min(silence), silence };
+        self.http.open_watch(request, limits, stop).and_then(accept)
+    }
+
+    pub(crate) fn stop(&self) -> &Stop {
+        &self.stop
+    }
+}
+
+/// Turns a refusal into an error. Its body is read, so that the connection can be used again.
+fn accept(mut answer: Response) -> Result<Response> {
+    let code = answer.code();
+    match code {
+        200..=299 => Ok(answer),
+        300..=399 => {
+            let to = answer.header("location").unwrap_or("an unknown place");
+            Err(Status::from_code(code, &format!("redirects to {to}, which is not followed")).into())
+        }
+        _ => {
+            let body = answer.body.read_to_end(LARGEST_REFUSAL).unwrap_or_default();
+            let mut status = Status::from_body(code, &body);
+            if status.details.retry_after_seconds == 0 {
+                let header = answer.header("retry-after").and_then(|seconds| seconds.trim().parse().ok());
+                status.details.retry_after_seconds = header.unwrap_or(0);
+            }
+            Err(status.into())
+        }
+    }
+}

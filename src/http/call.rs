@@ -1,0 +1,75 @@
+//! One call in progress: what lets a [`Stop`] shut its socket down, whichever connection ureq picks for it.
+
+use std::cell::RefCell;
+use std::net::Shutdown;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use socket2::Socket;
+
+use crate::stop::{OnStop, Stop};
+
+/// A call from its start to the end of its body.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) stop: Stop,
+    /// The socket it uses now. Held for a moment only, with no other lock.
+    socket: Mutex<Option<Arc<Socket>>>,
+}
+
+/// Keeps a call known to its [`Stop`]; belongs to the response once there is one.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) call: Arc<Call>,
+    _hook: OnStop,
+}
+
+thread_local! {
+    /// ureq hands nothing of ours from a request to the connection it uses for it, but does all up to the response's
+    /// head on the thread that asked.
+    static CURRENT: RefCell<Option<Arc<Call>>> = const { RefCell::new(None) };
+}
+
+impl Running {
+    pub(super) fn new(stop: &Stop) -> Self {
+        let call = Arc::new(Call { stop: stop.clone(), socket: Mutex::new(None) });
+        let hooked = call.clone();
+        let hook = stop.on_stop(move || hooked.shut_down());
+        Self { call, _hook: hook }
+    }
+
+    /// Runs `f` with this as the current call of the thread.
+    pub(super) fn enter<T>(&self, f: impl FnOnce() -> T) -> T {
+        struct Leave(Option<Arc<Call>>);
+
+        impl Drop for Leave {
+            fn drop(&mut self) {
+                CURRENT.with(|current| current.replace(self.0.take()));
+            }
+        }
+
+        let _leave = Leave(CURRENT.with(|current| current.replace(Some(self.call.clone()))));
+        f()
+    }
+}
+
+impl Call {
+    /// The call that runs on this thread.
+    pub(super) fn current() -> Option<Arc<Self>> {
+        CURRENT.with(|current| current.borrow().clone())
+    }
+
+    /// From now on a stop shuts this socket down; if stopped already, at once.
+    pub(super) fn attach(&self, socket: &Arc<Socket>) {
+        *self.socket.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket.clone());
+        if self.stop.is_stopped() {
+            self.shut_down();
+        }
+    }
+
+    fn shut_down(&self) {
+        if let Some(socket) = &*self.socket.lock().unwrap_or_else(PoisonError::into_inner) {
+            // An error means that it is closed already. Linux ends a connect in progress as well.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! TCP and TLS connections for ureq, which a [`Stop`](crate::Stop) can end in every state.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{bounded, select};
+use log::debug;
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use ureq::config::Config as UreqConfig;
+use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::{
+    Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport,
+};
+
+use super::call::Call;
+use super::tls::{Session, Tls};
+use crate::clock::Clock;
+use crate::error::{Error, Kind};
+use crate::stop::Stop;
+
+/// Seconds of silence after which the kernel asks whether the peer is there; Go's dialer has the same.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// Leaves the addresses to [`TcpConnector`], so that a pooled connection costs no name lookup.
+#[derive(Debug)]
+pub(super) struct NoResolver;
+
+impl Resolver for NoResolver {
+    fn resolve(&self, _: &ureq::http::Uri, _: &UreqConfig, _: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        Ok(self.empty())
+    }
+}
+
+/// Opens connections.
+#[derive(Debug)]
+pub(super) struct TcpConnector {
+    pub(super) tls: Tls,
+    pub(super) clock: Clock,
+    pub(super) timeout: Duration,
+}
+
+impl Connector<()> for TcpConnector {
+    type Out = Connection;
+
+    fn connect(&self, details: &ConnectionDetails<'_>, _: Option<()>) -> Result<Option<Connection>, ureq::Error> {
+        let call = Call::current().ok_or(ureq::Error::ConnectionFailed)?;
+        let limit = details.timeout.not_zero().map_or(self.timeout, |left| self.timeout.min(*left));
+        let deadline = self.clock.now() + limit;
+        let host = details.uri.host().unwrap_or_default();
+        let port = details.uri.port_u16().unwrap_or(if details.needs_tls() { 443 } else { 80 });
+        self.open(details, &call, host, port, deadline).map(Some).map_err(|e| {
+            let e = if call.stop.is_stopped() { Error::stopped() } else { e };
+            ureq::Error::Io(io::Error::other(e.context(format!("connect to {host}:{port}"))))
+        })
+    }
+}
+
+impl TcpConnector {
+    fn open(
+        &self,
+        details: &ConnectionDetails<'_>,
+        call: &Call,
+        host: &str,
+        port: u16,
+        deadline: Instant,
+    ) -> Result<Connection, Error> {
+        let addresses = self.look_up(host, port, deadline, &call.stop)?;
+        let mut connected = Err(Error::new(Kind::Connect, "the name has no address"));
+        for (at, address) in addresses.iter().enumerate() {
+            // Each address gets half of what is left, the last one all of it.
+            let left = deadline.saturating_duration_since(self.clock.now());
+            let limit = if at + 1 < addresses.len() { left / 2 } else { left };
+            connected = dial(*address, limit, call);
+            if connected.is_ok() || call.stop.is_stopped() {
+                break;
+            }
+        }
+        let socket = connected?;
+        let buffers = LazyBuffers::new(details.config.input_buffer_size(), details.config.output_buffer_size());
+        let mut connection = Connection {
+            wire: Wire { socket, timeouts: [None; 2], deadline: None, clock: self.clock.clone() },
+            tls: None,
+            buffers,
+        };
+        if details.needs_tls() {
+            connection.wire.deadline = Some(deadline);
+            connection.tls = Some(self.tls.handshake(host, &mut connection.wire)?);
+            connection.wire.deadline = None;
+        }
+        debug!(target: "listwatch::http", "connected to {host}:{port}");
+        Ok(connection)
+    }
+
+    /// A name lookup cannot be ended: it runs on a thread of its own, which is left behind when the time is over.
+    fn look_up(&self, host: &str, port: u16, deadline: Instant, stop: &Stop) -> Result<Vec<SocketAddr>, Error> {
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        if let Ok(ip) = bare.parse::<IpAddr>() {
+            return Ok(vec![SocketAddr::new(ip, port)]);
+        }
+        let (sender, found) = bounded(1);
+        let name = bare.to_owned();
+        let failed = |e: io::Error| Error::new(Kind::Connect, "name lookup failed").with_source(e);
+        thread::Builder::new()
+            .name("listwatch-dns".into())
+            .spawn(move || sender.send((name.as_str(), port).to_socket_addrs().map(Vec::from_iter)))
+            .map_err(failed)?;
+        let timer = self.clock.timer(Some(deadline));
+        select! {
+            recv(found) -> found => match found {
+                Ok(addresses) => addresses.map_err(failed),
+                Err(_) => Err(Error::new(Kind::Connect, "name lookup ended without an answer")),
+            },
+            recv(timer.channel()) -> _ => Err(Error::new(Kind::Connect, "name lookup timed out")),
+            recv(stop.signal()) -> _ => Err(Error::stopped()),
+        }
+    }
+}
+
+fn dial(address: SocketAddr, limit: Duration, call: &Call) -> Result<Arc<Socket>, Error> {
+    let open = || -> io::Result<Arc<Socket>> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_tcp_nodelay(true)?;
+        socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE))?;
+        let socket = Arc::new(socket);
+        call.attach(&socket);
+        // A zero limit is refused by the system as meaning "for ever".
+        socket.connect_timeout(&address.into(), limit.max(Duration::from_millis(1)))?;
+        // A stop in the moment between is no longer a connect in progress, so look again.
+        call.attach(&socket);
+        Ok(socket)
+    };
+    open().map_err(|e| match e.kind() {
+        io::ErrorKind::TimedOut => Error::new(Kind::Connect, format!("no answer from {address} within {limit:.1?}")),
+        _ => Error::new(Kind::Connect, format!("{address}")).with_source(e),
+    })
+}
+
+/// A connection, with or without TLS.
+pub(super) struct Connection {
+    wire: Wire,
+    tls: Option<Session>,
+    buffers: LazyBuffers,
+}
+
+/// The socket as a blocking stream with limits of time.
+pub(super) struct Wire {
+    socket: Arc<Socket>,
+    /// What is set on the socket for reading and for writing, to spare system calls.
+    timeouts: [Option<Duration>; 2],
+    /// For the handshake, which is many reads and writes under one limit.
+    deadline: Option<Instant>,
+    clock: Clock,
+}
+
+#[derive(Clone, Copy)]
+enum Side {
+    Read,
+    Write,
+}
+
+impl Wire {
+    fn limit(&mut self, side: Side, limit: Option<Duration>) -> io::Result<()> {
+        if self.timeouts[side as usize] != limit {
+            match side {
+                Side::Read => self.socket.set_read_timeout(limit)?,
+                Side::Write => self.socket.set_write_timeout(limit)?,
+            }
+            self.timeouts[side as usize] = limit;
+        }
+        Ok(())
+    }
+
+    /// Under a deadline each read or write gets what is left.
+    fn before(&mut self, side: Side) -> io::Result<()> {
+        let Some(deadline) = self.deadline else { return Ok(()) };
+        let left = deadline.saturating_duration_since(self.clock.now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { self.limit(side, Some(left)) }
+    }
+}
+
+/// A socket whose time is over says "would block".
+fn timed_out(e: io::Error) -> io::Error {
+    if e.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { e }
+}
+
+impl Read for Wire {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.before(Side::Read)?;
+        loop {
+            match (&*self.socket).read(buf) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                done => return done.map_err(timed_out),
+            }
+        }
+    }
+}
+
+impl Write for Wire {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.before(Side::Write)?;
+        loop {
+            match (&*self.socket).write(buf) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                done => return done.map_err(timed_out),
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Transport for Connection {
+    fn buffers(&mut self) -> &mut dyn Buffers {
+        &mut self.buffers
+    }
+
+    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
+        // A pooled connection now serves another call.
+        if let Some(call) = Call::current() {
+            call.attach(&self.wire.socket);
+        }
+        let timeout = timeout.for_write();
+        self.wire.limit(Side::Write, timeout.not_zero().map(|d| *d))?;
+        let output = &self.buffers.output()[..amount];
+        let written = match &mut self.tls {
+            Some(session) => session.write_all(&mut self.wire, output),
+            None => self.wire.write_all(output),
+        };
+        written.map_err(|e| in_time(e, timeout))
+    }
+
+    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
+        let timeout = timeout.for_read();
+        self.wire.limit(Side::Read, timeout.not_zero().map(|d| *d))?;
+        let input = self.buffers.input_append_buf();
+        let read = match &mut self.tls {
+            Some(session) => session.read(&mut self.wire, input),
+            None => self.wire.read(input),
+        };
+        let amount = read.map_err(|e| in_time(e, timeout))?;
+        self.buffers.input_appended(amount);
+        Ok(amount > 0)
+    }
+
+    fn is_open(&mut self) -> bool {
+        let socket = &self.wire.socket;
+        let mut byte = [0];
+        // Bytes that nobody asked for, and the end of the stream, both end its use.
+        let quiet = socket.set_nonblocking(true).is_ok()
+            && matches!((&**socket).read(&mut byte), Err(e) if e.kind() == io::ErrorKind::WouldBlock);
+        quiet && socket.set_nonblocking(false).is_ok()
+    }
+
+    fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+}
+
+fn in_time(e: io::Error, timeout: NextTimeout) -> ureq::Error {
+    if e.kind() == io::ErrorKind::TimedOut { ureq::Error::Timeout(timeout.reason) } else { ureq::Error::Io(e) }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("tls", &self.tls.is_some()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,300 @@
+//! Bytes to and from the API server. The only room that names ureq or rustls.
+//!
+//! A request goes out with credentials, on a connection that its [`Stop`] can end; the answer comes back as a code,
+//! a few headers and a body to be read. What they mean is the business of `client`.
+
+mod call;
+mod connector;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "no_tls.rs"]
+mod tls;
+
+use std::fmt;
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::time::Duration;
+
+use log::debug;
+use ureq::http;
+
+use self::call::{Call, Running};
+use self::connector::{NoResolver, TcpConnector};
+use self::tls::Tls;
+use crate::config::Config;
+use crate::error::{Error, Kind, Result};
+use crate::stop::Stop;
+
+/// Idle connections of one client kept for its next calls: about one for each worker thread of a busy controller.
+const IDLE_CONNECTIONS: usize = 16;
+/// Below what load balancers and the API server allow an idle connection.
+const IDLE_TIME: Duration = Duration::from_secs(60);
+/// Bytes of buffer that a connection has for what it reads and for what it writes.
+const BUFFERS: [usize; 2] = [16 << 10, 8 << 10];
+
+/// A request, without what belongs to the connection: server, credentials, `User-Agent`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    pub(crate) method: Method,
+    /// Path and query, percent-encoded.
+    pub(crate) path: String,
+    pub(crate) accept: &'static str,
+    pub(crate) content_type: &'static str,
+    /// Empty is none.
+    pub(crate) body: Vec<u8>,
+}
+
+/// The verbs of the API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Method {
+    Get,
+    Post,
+    Put,
+    Patch,
+    Delete,
+}
+
+/// How long what may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Limits {
+    /// The whole call, its answer read to the end.
+    Total(Duration),
+    /// A long answer: so much to the head of the answer, and so much without a byte.
+    Stream { head: Duration, silence: Duration },
+}
+
+/// Speaks to one API server.
+pub(crate) struct Http {
+    config: Config,
+    /// Keeps connections for the next call.
+    calls: ureq::Agent,
+    /// A connection of its own for each watch: one that stood idle may be dead without knowing.
+    watches: ureq::Agent,
+}
+
+impl Http {
+    pub(crate) fn new(config: Config) -> Result<Self> {
+        let tls = if config.server().starts_with("https:") { Tls::new(config.tls())? } else { Tls::none() };
+        let agent = |idle: usize| {
+            let settings = ureq::Agent::config_builder()
+                .http_status_as_error(false)
+                .max_redirects(0)
+                .proxy(None)
+                .timeout_connect(Some(config.connect_timeout()))
+                .max_idle_connections(idle)
+                .max_idle_connections_per_host(idle)
+                .max_idle_age(IDLE_TIME)
+                .input_buffer_size(BUFFERS[0])
+                .output_buffer_size(BUFFERS[1])
+                .user_agent(config.user_agent())
+                .build();
+            let (clock, timeout) = (config.clock().clone(), config.connect_timeout());
+            ureq::Agent::with_parts(settings, TcpConnector { tls: tls.share(), clock, timeout }, NoResolver)
+        };
+        let (calls, watches) = (agent(IDLE_CONNECTIONS), agent(0));
+        Ok(Self { config, calls, watches })
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Sends a request and waits for the head of its answer. A GET on a connection that broke before any answer is
+    /// sent once more, as an idle connection may have been closed by the server.
+    ///
+    /// A stop ends it within a moment, as do the limits.
+    pub(crate) fn send(&self, request: &Request, limits: Limits, stop: &Stop) -> Result<Response> {
+        match self.send_once(&self.calls, request, limits, stop) {
+            Err(e) if e.is_io() && request.method == Method::Get && !stop.is_stopped() => {
+                debug!(target: "listwatch::http", "GET {} is sent again: {e}", request.path);
+                self.send_once(&self.calls, request, limits, stop)
+            }
+            done => done,
+        }
+    }
+
+    /// The same on a connection of its own, never compressed.
+    pub(crate) fn open_watch(&self, request: &Request, limits: Limits, stop: &Stop) -> Result<Response> {
+        self.send_once(&self.watches, request, limits, stop)
+    }
+
+    fn send_once(&self, agent: &ureq::Agent, request: &Request, limits: Limits, stop: &Stop) -> Result<Response> {
+        if stop.is_stopped() {
+            return Err(Error::stopped());
+        }
+        let sent = self.prepare(agent, request, limits)?;
+        let running = Running::new(stop);
+        let answer = running.enter(|| match sent {
+            Prepared::Bare(request) => agent.run(request),
+            Prepared::WithBody(request) => agent.run(request),
+        });
+        match answer {
+            Ok(answer) => {
+                let (head, body) = answer.into_parts();
+                Ok(Response { head, body: Body { reader: Box::new(body.into_reader()), running } })
+            }
+            Err(e) => Err(translate(e, &running.call)),
+        }
+    }
+
+    fn prepare(&self, agent: &ureq::Agent, request: &Request, limits: Limits) -> Result<Prepared> {
+        let mut builder = http::Request::builder()
+            .method(request.method.http())
+            .uri(format!("{}{}", self.config.server(), request.path))
+            .header(http::header::ACCEPT, request.accept);
+        if !request.body.is_empty() {
+            builder = builder.header(http::header::CONTENT_TYPE, request.content_type);
+        }
+        if std::ptr::eq(agent, &self.watches) {
+            builder = builder.header(http::header::ACCEPT_ENCODING, "identity");
+        }
+        if let Some(value) = self.config.credentials().authorization(self.config.clock())? {
+            let mut value = http::HeaderValue::from_str(&value)
+                .map_err(|_| Error::config("the credential has characters that no HTTP header can carry"))?;
+            value.set_sensitive(true);
+            builder = builder.header(http::header::AUTHORIZATION, value);
+        }
+        let bad = |e| Error::invalid(format!("cannot ask for {}", request.path)).with_source(e);
+        Ok(if request.body.is_empty() {
+            Prepared::Bare(limits.set(agent, builder.body(()).map_err(bad)?))
+        } else {
+            Prepared::WithBody(limits.set(agent, builder.body(request.body.clone()).map_err(bad)?))
+        })
+    }
+}
+
+/// ureq tells a request with a body from one without by its type.
+enum Prepared {
+    Bare(http::Request<()>),
+    WithBody(http::Request<Vec<u8>>),
+}
+
+impl Limits {
+    fn set<S: ureq::AsSendBody>(self, agent: &ureq::Agent, request: http::Request<S>) -> http::Request<S> {
+        let settings = agent.configure_request(request);
+        match self {
+            Self::Total(total) => settings.timeout_global(Some(total)).build(),
+            Self::Stream { head, silence } => settings
+                .timeout_recv_response(Some(head))
+                .timeout_per_read(Some(silence))
+                .timeout_per_write(Some(silence))
+                .build(),
+        }
+    }
+}
+
+impl Method {
+    fn http(self) -> http::Method {
+        match self {
+            Self::Get => http::Method::GET,
+            Self::Post => http::Method::POST,
+            Self::Put => http::Method::PUT,
+            Self::Patch => http::Method::PATCH,
+            Self::Delete => http::Method::DELETE,
+        }
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.http().as_str())
+    }
+}
+
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Http").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+/// The head of an answer, and its body to be read.
+#[derive(Debug)]
+pub(crate) struct Response {
+    head: http::response::Parts,
+    pub(crate) body: Body,
+}
+
+impl Response {
+    pub(crate) fn code(&self) -> u16 {
+        self.head.status.as_u16()
+    }
+
+    /// The value of a header, if it is text.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.head.headers.get(name)?.to_str().ok()
+    }
+}
+
+/// The body of an answer. Dropping it before its end closes the connection.
+pub(crate) struct Body {
+    reader: Box<ureq::BodyReader<'static>>,
+    running: Running,
+}
+
+impl Body {
+    /// Waits for more bytes; 0 is the proper end. A stop ends the wait within a moment.
+    pub(crate) fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
+        let call = &self.running.call;
+        match self.reader.read(buf) {
+            // A socket that was shut down may look like a body that ended.
+            Ok(0) if call.stop.is_stopped() => Err(Error::stopped()),
+            Ok(amount) => Ok(amount),
+            Err(e) => Err(translate(e.into(), call)),
+        }
+    }
+
+    /// Reads to the end, if that comes before `limit` bytes.
+    pub(crate) fn read_to_end(&mut self, limit: usize) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let mut piece = [0; 8 << 10];
+        loop {
+            match self.read(&mut piece)? {
+                0 => return Ok(bytes),
+                amount if bytes.len() + amount > limit => {
+                    return Err(Error::new(Kind::Limit, format!("an answer of over {limit} bytes")));
+                }
+                amount => bytes.extend_from_slice(&piece[..amount]),
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Body").finish_non_exhaustive()
+    }
+}
+
+/// What ureq says, in our words. Errors of our own connector come through it whole.
+fn translate(error: ureq::Error, call: &Arc<Call>) -> Error {
+    if call.stop.is_stopped() {
+        return Error::stopped();
+    }
+    match error {
+        ureq::Error::Io(e) if e.get_ref().is_some_and(|inner| inner.is::<Error>()) => {
+            e.downcast::<Error>().unwrap_or_else(|e| Error::new(Kind::Io, "the connection failed").with_source(e))
+        }
+        ureq::Error::Io(e) => {
+            let what = match e.kind() {
+                io::ErrorKind::UnexpectedEof => "the server closed the connection in the middle of its answer",
+                _ => "the connection broke",
+            };
+            Error::new(Kind::Io, what).with_source(e)
+        }
+        ureq::Error::Timeout(phase) => Error::new(
+            Kind::Timeout,
+            match phase {
+                ureq::Timeout::RecvResponse => "timed out waiting for the answer".to_owned(),
+                ureq::Timeout::PerRead => "the server went silent".to_owned(),
+                ureq::Timeout::Global => "timed out".to_owned(),
+                phase => format!("timed out ({phase})"),
+            },
+        ),
+        ureq::Error::Protocol(e) => Error::new(Kind::Io, "the server does not speak HTTP/1.1").with_source(e),
+        ureq::Error::BadUri(uri) => Error::invalid(format!("{uri:?} is no address of a server")),
+        e @ ureq::Error::LargeResponseHeader(..) => Error::new(Kind::Limit, e.to_string()),
+        e => Error::new(Kind::Io, "the request failed").with_source(e),
+    }
+}

@@ -1,0 +1,41 @@
+//! What stands for TLS in a build without the feature `tls`.
+
+use std::io;
+
+use super::connector::Wire;
+use crate::config::TlsOptions;
+use crate::error::{Error, Result};
+
+#[derive(Debug)]
+pub(super) struct Tls;
+
+impl Tls {
+    pub(super) fn none() -> Self {
+        Self
+    }
+
+    pub(super) fn new(_: &TlsOptions) -> Result<Self> {
+        Err(Error::config("an https:// server needs the feature `tls` of listwatch"))
+    }
+
+    pub(super) fn share(&self) -> Self {
+        Self
+    }
+
+    pub(super) fn handshake(&self, _: &str, _: &mut Wire) -> Result<Session> {
+        Err(Error::config("an https:// server needs the feature `tls` of listwatch"))
+    }
+}
+
+/// There is none.
+pub(super) enum Session {}
+
+impl Session {
+    pub(super) fn read(&mut self, _: &mut Wire, _: &mut [u8]) -> io::Result<usize> {
+        match *self {}
+    }
+
+    pub(super) fn write_all(&mut self, _: &mut Wire, _: &[u8]) -> io::Result<()> {
+        match *self {}
+    }
+}
