@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-use crate::object::Status;
+use crate::object::{ObjectKey, Status};
 
 /// What went wrong, in one word of memory.
 ///
@@ -19,6 +19,7 @@ struct Inner {
     context: Vec<String>,
     message: String,
     status: Option<Box<Status>>,
+    unfit: Option<Box<Unfit>>,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
@@ -45,6 +46,21 @@ pub(crate) enum Kind {
     Limit,
 }
 
+/// The object that an error of decoding is about: JSON that does not fit the type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfit {
+    /// Its kind.
+    pub kind: String,
+    /// Its namespace and name.
+    pub key: ObjectKey,
+    /// Its uid; empty if it had none.
+    pub uid: String,
+    /// Its version: a watch can go on from here. Empty if it had none.
+    pub resource_version: String,
+    /// Whether it came with a `DELETED` event.
+    pub deleted: bool,
+}
+
 /// The result of whatever can fail in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -55,6 +71,7 @@ impl Error {
             context: Vec::new(),
             message: message.into(),
             status: None,
+            unfit: None,
             source: None,
         }))
     }
@@ -65,6 +82,13 @@ impl Error {
 
     pub(crate) fn decode(message: impl Into<String>) -> Self {
         Self::new(Kind::Decode, message)
+    }
+
+    /// JSON that does not fit the type; `why` says which field, and how.
+    pub(crate) fn unfit_object(unfit: Unfit, why: impl fmt::Display) -> Self {
+        let mut error = Self::decode(format!("{} {} does not fit its type: {why}", unfit.kind, unfit.key));
+        error.0.unfit = Some(Box::new(unfit));
+        error
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
@@ -93,6 +117,12 @@ impl Error {
     /// What the API server answered, if it was the API server that refused.
     pub fn status(&self) -> Option<&Status> {
         self.0.status.as_deref()
+    }
+
+    /// The object that does not fit its type, if that is what went wrong and its name could be read. A watch can go on
+    /// behind it.
+    pub fn unfit(&self) -> Option<&Unfit> {
+        self.0.unfit.as_deref()
     }
 
     /// The HTTP status code of the answer, if there was one.

@@ -2,15 +2,19 @@
 //! answers.
 
 mod key;
+mod list;
 mod map;
 mod meta;
+mod object;
 mod resource;
 mod status;
 mod time;
 
 pub use key::ObjectKey;
+pub use list::{List, ListMeta};
 pub use map::Map;
 pub use meta::{ObjectMeta, OwnerReference};
+pub use object::Object;
 pub use resource::{ApiResource, Resource, Scope, StaticResource, Whole};
 pub use status::{Status, StatusCause, StatusDetails, StatusMeta};
 pub use time::Time;

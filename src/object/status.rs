@@ -2,6 +2,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::nullable;
 
@@ -120,6 +121,42 @@ impl Status {
             text => format!("the server answered {code}: {text}{more}"),
         };
         Self { status: "Failure".into(), message, code, ..Self::default() }
+    }
+
+    /// The failure that an answer with `code` and `body` tells: the body if it is a `Status`, else made of both.
+    #[must_use]
+    pub fn from_body(code: u16, body: &[u8]) -> Self {
+        match serde_json::from_slice::<Value>(body) {
+            Ok(value) if value.get("kind").is_some_and(|kind| kind == "Status") => {
+                let mut status = Self::from_damaged(value);
+                if status.code == 0 {
+                    status.code = code;
+                }
+                status
+            }
+            _ => Self::from_code(code, &String::from_utf8_lossy(body)),
+        }
+    }
+
+    /// A status in whatever shape it came: the object of an `ERROR` event has no schema that all writers keep to.
+    pub(crate) fn from_damaged(value: Value) -> Self {
+        let text = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let code = match value.get("code") {
+            Some(Value::String(code)) => code.parse().unwrap_or(0),
+            code => code.and_then(Value::as_u64).and_then(|code| code.try_into().ok()).unwrap_or(0),
+        };
+        let status = match &value {
+            Value::String(message) => Self { message: message.clone(), ..Self::default() },
+            _ => Self { message: text("message"), reason: text("reason"), code, ..Self::default() },
+        };
+        let mut status = Self::deserialize(&value).unwrap_or(status);
+        if status.message.is_empty() && status.reason.is_empty() && status.code == 0 {
+            status.message = "the server told an error without saying which".into();
+        }
+        if status.status.is_empty() {
+            status.status = "Failure".into();
+        }
+        status
     }
 
     /// Whether this says that something went wrong.
