@@ -21,6 +21,9 @@ use crate::wire::{self, Expect};
 const WATCH_TIME: [Duration; 2] = [Duration::from_secs(180), Duration::from_secs(230)];
 /// How long after the server should have ended a watch the connection counts as dead.
 const WATCH_GRACE: Duration = Duration::from_secs(10);
+/// How long a server may be silent before it has sent the state that it was asked for as events: one that does not
+/// know how (a proxy that drops the bookmark at its end) should be found out soon.
+const INITIAL_SILENCE: Duration = Duration::from_secs(30);
 
 /// The objects of one kind, in one namespace or all.
 ///
@@ -271,7 +274,10 @@ impl<K: Resource> Api<K> {
         let silence = params.silence.unwrap_or(time + WATCH_GRACE);
         let answer = self.client.open_watch(&self.collection.watch(params, time), silence, stop);
         match answer {
-            Ok(answer) => Ok(Watch::new(answer, self.expect(), stop.clone())),
+            Ok(answer) => {
+                let initial = params.initial_events.then_some(INITIAL_SILENCE);
+                Ok(Watch::new(answer, self.expect(), initial, stop.clone()))
+            }
             Err(e) => Err(self.explain("watch", e)),
         }
     }

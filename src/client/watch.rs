@@ -1,12 +1,13 @@
 //! A watch as an iterator of events.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::error::Result;
 use crate::http::Response;
 use crate::object::Resource;
 use crate::stop::Stop;
-use crate::wire::{Expect, WatchDecoder, WatchEvent};
+use crate::wire::{Bookmark, Expect, WatchDecoder, WatchEvent};
 
 /// The events of one watch request, from [`Api::watch`](crate::Api::watch).
 ///
@@ -25,13 +26,18 @@ pub struct Watch<K> {
 }
 
 impl<K: Resource> Watch<K> {
-    pub(super) fn new(answer: Response, expect: Expect, stop: Stop) -> Self {
+    /// `initial` limits the silence until a bookmark says that the initial events were all.
+    pub(super) fn new(answer: Response, expect: Expect, initial: Option<Duration>, stop: Stop) -> Self {
+        answer.body.set_silence(initial);
         Self { answer: Some(answer), decoder: WatchDecoder::new(expect), stop }
     }
 
     fn read(&mut self) -> Result<Option<WatchEvent<K>>> {
         while let Some(answer) = &mut self.answer {
             if let Some(event) = self.decoder.next_event() {
+                if let Ok(WatchEvent::Bookmark(Bookmark { initial_events_end: true, .. })) = &event {
+                    answer.body.set_silence(None);
+                }
                 return event.map(Some);
             }
             match answer.body.read(self.decoder.space())? {

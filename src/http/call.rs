@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::net::Shutdown;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use socket2::Socket;
 
@@ -14,6 +15,8 @@ pub(super) struct Call {
     pub(super) stop: Stop,
     /// The socket it uses now. Held for a moment only, with no other lock.
     socket: Mutex<Option<Arc<Socket>>>,
+    /// A limit for each read, below that of the request: a watch has another before its first list than behind it.
+    silence: Mutex<Option<Duration>>,
 }
 
 /// Keeps a call known to its [`Stop`]; belongs to the response once there is one.
@@ -31,7 +34,7 @@ thread_local! {
 
 impl Running {
     pub(super) fn new(stop: &Stop) -> Self {
-        let call = Arc::new(Call { stop: stop.clone(), socket: Mutex::new(None) });
+        let call = Arc::new(Call { stop: stop.clone(), socket: Mutex::new(None), silence: Mutex::new(None) });
         let hooked = call.clone();
         let hook = stop.on_stop(move || hooked.shut_down());
         Self { call, _hook: hook }
@@ -64,6 +67,14 @@ impl Call {
         if self.stop.is_stopped() {
             self.shut_down();
         }
+    }
+
+    pub(super) fn set_silence(&self, limit: Option<Duration>) {
+        *self.silence.lock().unwrap_or_else(PoisonError::into_inner) = limit;
+    }
+
+    pub(super) fn silence(&self) -> Option<Duration> {
+        *self.silence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn shut_down(&self) {

@@ -12,6 +12,7 @@ use log::debug;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use ureq::config::Config as UreqConfig;
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::time::Duration as UreqDuration;
 use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport,
 };
@@ -63,7 +64,7 @@ impl TcpConnector {
     fn open(
         &self,
         details: &ConnectionDetails<'_>,
-        call: &Call,
+        call: &Arc<Call>,
         host: &str,
         port: u16,
         deadline: Instant,
@@ -85,6 +86,7 @@ impl TcpConnector {
             wire: Wire { socket, timeouts: [None; 2], deadline: None, clock: self.clock.clone() },
             tls: None,
             buffers,
+            call: call.clone(),
         };
         if details.needs_tls() {
             connection.wire.deadline = Some(deadline);
@@ -144,6 +146,8 @@ pub(super) struct Connection {
     wire: Wire,
     tls: Option<Session>,
     buffers: LazyBuffers,
+    /// The call that it serves now.
+    call: Arc<Call>,
 }
 
 /// The socket as a blocking stream with limits of time.
@@ -224,6 +228,7 @@ impl Transport for Connection {
         // A pooled connection now serves another call.
         if let Some(call) = Call::current() {
             call.attach(&self.wire.socket);
+            self.call = call;
         }
         let timeout = timeout.for_write();
         self.wire.limit(Side::Write, timeout.not_zero().map(|d| *d))?;
@@ -236,7 +241,11 @@ impl Transport for Connection {
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
-        let timeout = timeout.for_read();
+        let mut timeout = timeout.for_read();
+        if let Some(limit) = self.call.silence().map(UreqDuration::Exact).filter(|limit| *limit < timeout.after) {
+            timeout.after = limit;
+            timeout.reason = ureq::Timeout::PerRead;
+        }
         self.wire.limit(Side::Read, timeout.not_zero().map(|d| *d))?;
         let input = self.buffers.input_append_buf();
         let read = match &mut self.tls {

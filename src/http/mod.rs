@@ -245,6 +245,11 @@ impl Body {
         }
     }
 
+    /// Limits the silence of each read from here on, below what the request was sent with; `None` ends that.
+    pub(crate) fn set_silence(&self, limit: Option<Duration>) {
+        self.running.call.set_silence(limit);
+    }
+
     /// Reads to the end, if that comes before `limit` bytes.
     pub(crate) fn read_to_end(&mut self, limit: usize) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();

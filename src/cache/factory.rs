@@ -1,0 +1,213 @@
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::informer::{Informer, InformerBuilder};
+use super::reflector::ListMode;
+use crate::client::{Api, Client};
+use crate::error::{Error, Kind, Result};
+use crate::object::{ApiResource, Object, Resource, StaticResource};
+use crate::stop::Stop;
+
+/// Makes each informer once: whoever asks for a type gets the same one, with one list/watch and one cache.
+///
+/// A factory is of one namespace or all, and of one selection. Clones are the same factory.
+#[derive(Clone)]
+pub struct InformerFactory {
+    client: Client,
+    options: Options,
+    shared: Arc<Mutex<State>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Options {
+    namespace: Option<String>,
+    labels: String,
+    fields: String,
+    mode: ListMode,
+    resync: Option<Duration>,
+}
+
+#[derive(Default)]
+struct State {
+    informers: Vec<Entry>,
+    resyncs: HashMap<TypeId, Duration>,
+}
+
+/// One informer, as what it is and as what all are.
+struct Entry {
+    of: (TypeId, ApiResource),
+    informer: Box<dyn Any + Send>,
+    shared: Arc<dyn Running>,
+}
+
+/// What the factory does with informers of any type.
+trait Running: Send + Sync {
+    fn start(&self, stop: &Stop) -> Result<()>;
+    fn wait_until(&self, deadline: Instant, timeout: Duration) -> Result<()>;
+    fn join(&self);
+}
+
+impl<K: Resource> Running for Informer<K> {
+    fn start(&self, stop: &Stop) -> Result<()> {
+        Informer::start(self, stop)
+    }
+
+    fn wait_until(&self, deadline: Instant, timeout: Duration) -> Result<()> {
+        Informer::wait_until(self, deadline, timeout)
+    }
+
+    fn join(&self) {
+        Informer::join(self);
+    }
+}
+
+impl InformerFactory {
+    /// A factory of all namespaces.
+    #[must_use]
+    pub fn new(client: &Client) -> Self {
+        Self { client: client.clone(), options: Options::default(), shared: Arc::default() }
+    }
+
+    /// Only objects in this namespace. Kinds without namespaces are not limited.
+    #[must_use]
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.options.namespace = Some(namespace.into());
+        self.afresh()
+    }
+
+    /// Only objects whose labels match.
+    #[must_use]
+    pub fn labels(mut self, selector: impl ToString) -> Self {
+        self.options.labels = selector.to_string();
+        self.afresh()
+    }
+
+    /// Only objects whose fields match.
+    #[must_use]
+    pub fn fields(mut self, selector: impl ToString) -> Self {
+        self.options.fields = selector.to_string();
+        self.afresh()
+    }
+
+    /// How the present state is had.
+    #[must_use]
+    pub fn mode(mut self, mode: ListMode) -> Self {
+        self.options.mode = mode;
+        self.afresh()
+    }
+
+    /// Tell handlers all objects again each time this long has passed; see [`InformerBuilder::resync`].
+    #[must_use]
+    pub fn resync(mut self, period: Duration) -> Self {
+        self.options.resync = Some(period);
+        self.afresh()
+    }
+
+    /// The same for one type.
+    #[must_use]
+    pub fn resync_for<K: Resource>(self, period: Duration) -> Self {
+        self.lock().resyncs.insert(TypeId::of::<K>(), period);
+        self
+    }
+
+    /// Informers made before with other options stay with the factory that made them.
+    fn afresh(mut self) -> Self {
+        let resyncs = self.lock().resyncs.clone();
+        self.shared = Arc::new(Mutex::new(State { informers: Vec::new(), resyncs }));
+        self
+    }
+
+    /// The informer of a type.
+    #[must_use]
+    pub fn informer<K: StaticResource>(&self) -> Informer<K> {
+        self.informer_with(&K::api_resource())
+    }
+
+    /// The informer of a kind known at run time, of whole objects.
+    #[must_use]
+    pub fn informer_for(&self, resource: &ApiResource) -> Informer<Object> {
+        self.informer_with(resource)
+    }
+
+    /// The informer of a type that is not bound to one kind.
+    #[must_use]
+    pub fn informer_with<K: Resource>(&self, resource: &ApiResource) -> Informer<K> {
+        let of = (TypeId::of::<K>(), resource.clone());
+        let mut state = self.lock();
+        let known = state.informers.iter().find(|entry| entry.of == of);
+        if let Some(informer) = known.and_then(|entry| entry.informer.downcast_ref::<Informer<K>>()) {
+            return informer.clone();
+        }
+        let resync = state.resyncs.get(&of.0).copied().or(self.options.resync);
+        let informer = self.builder::<K>(resource, resync).into_informer();
+        let shared = Arc::new(informer.clone());
+        state.informers.push(Entry { of, informer: Box::new(informer.clone()), shared });
+        informer
+    }
+
+    fn builder<K: Resource>(&self, resource: &ApiResource, resync: Option<Duration>) -> InformerBuilder<K> {
+        let Options { namespace, labels, fields, mode, .. } = &self.options;
+        let api = match namespace {
+            Some(namespace) => Api::<K>::namespaced_with(&self.client, namespace, resource),
+            None => Api::<K>::all_with(&self.client, resource),
+        };
+        let builder = Informer::builder(api).clock(self.client.clock().clone());
+        let builder = builder.mode(*mode).labels(labels).fields(fields);
+        match resync {
+            Some(period) => builder.resync(period),
+            None => builder,
+        }
+    }
+
+    /// Starts each informer that was asked for and is not started yet. May be called again for later ones.
+    ///
+    /// # Errors
+    /// If the system has no thread left.
+    pub fn start(&self, stop: &Stop) -> Result<()> {
+        self.each().iter().try_for_each(|informer| informer.start(stop))
+    }
+
+    /// Waits until each informer that was asked for has [synced](Informer::wait_for_sync), for at most `timeout` in
+    /// all.
+    ///
+    /// # Errors
+    /// If some have not: the message names each of them, and says why.
+    pub fn wait_for_sync(&self, timeout: Duration) -> Result<()> {
+        let deadline = self.client.clock().now() + timeout;
+        let failed: Vec<_> =
+            self.each().iter().filter_map(|informer| informer.wait_until(deadline, timeout).err()).collect();
+        match failed.len() {
+            0 => Ok(()),
+            1 => failed.into_iter().next().map_or(Ok(()), Err),
+            _ if failed.iter().all(Error::is_stopped) => Err(Error::stopped()),
+            _ => {
+                let all: Vec<_> = failed.iter().map(ToString::to_string).collect();
+                Err(Error::new(Kind::Timeout, all.join("; ")))
+            }
+        }
+    }
+
+    /// Waits until the threads of all its informers have ended, which they do once stopped.
+    pub fn join(&self) {
+        self.each().iter().for_each(|informer| informer.join());
+    }
+
+    /// Without the lock, as what is done with them may wait.
+    fn each(&self) -> Vec<Arc<dyn Running>> {
+        self.lock().informers.iter().map(|entry| entry.shared.clone()).collect()
+    }
+
+    /// Held for a moment only, with no other lock.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for InformerFactory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InformerFactory").field("options", &self.options).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,83 @@
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use crate::error::Error;
+
+/// What an informer does at this moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// It has not been started.
+    Idle,
+    /// It lists, and has got so many objects.
+    Listing {
+        /// Objects so far.
+        items: u64,
+    },
+    /// It watches from the version it has reached.
+    Watching,
+    /// It waits before it tries again; see [`Health::last_error`].
+    BackingOff,
+    /// It has ended.
+    Stopped,
+}
+
+/// How an informer fares: a snapshot.
+#[derive(Clone, Debug)]
+pub struct Health {
+    /// What it does now.
+    pub activity: Activity,
+    /// Whether a first list has been applied.
+    pub synced: bool,
+    /// The version that reading has reached; empty before the first list.
+    pub resource_version: String,
+    /// Lists that were finished.
+    pub lists: u64,
+    /// Watches that were opened.
+    pub watches: u64,
+    /// Events that were read, bookmarks among them.
+    pub events: u64,
+    /// When the last event or bookmark came, or the last list was finished.
+    pub last_progress: Option<Instant>,
+    /// Failures so far.
+    pub errors: u64,
+    /// The last failure, and when it was.
+    pub last_error: Option<(Instant, String)>,
+    /// Objects that came in a form that does not fit the type.
+    pub unfit: u64,
+}
+
+/// Where a reflector writes down how it fares.
+#[derive(Debug)]
+pub(super) struct Vitals(Mutex<Health>);
+
+impl Vitals {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(Health {
+            activity: Activity::Idle,
+            synced: false,
+            resource_version: String::new(),
+            lists: 0,
+            watches: 0,
+            events: 0,
+            last_progress: None,
+            errors: 0,
+            last_error: None,
+            unfit: 0,
+        }))
+    }
+
+    pub(super) fn snapshot(&self) -> Health {
+        self.edit().clone()
+    }
+
+    /// Held for a moment only, and with no other lock.
+    pub(super) fn edit(&self) -> MutexGuard<'_, Health> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn failed(&self, error: &Error, now: Instant) {
+        let mut health = self.edit();
+        health.errors += 1;
+        health.last_error = Some((now, error.to_string()));
+    }
+}

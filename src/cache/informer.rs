@@ -1,0 +1,517 @@
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded, select};
+use log::debug;
+
+use super::fifo::{Delta, Fifo};
+use super::handler::Handler;
+use super::health::{Activity, Health};
+use super::latch::Latch;
+use super::list_watch::ListWatch;
+use super::listener::{Listener, Note, Registration};
+use super::lister::Lister;
+use super::reflector::{FifoSink, ListMode, Reflector};
+use super::store::{Store, StoreWriter};
+use crate::clock::Clock;
+use crate::error::{Error, Kind, Result};
+use crate::object::Resource;
+use crate::stop::Stop;
+
+/// So many deltas wait between the thread that reads and the one that applies.
+const FIFO_CAPACITY: usize = 256;
+
+/// A shared informer: a local copy of objects that follows the server, and tells handlers of each change.
+///
+/// # Contract
+///
+/// **The cache converges.** Once synced, it holds some state that the server had, and it moves on to later states as
+/// they come. It may be behind, it never stays wrong: after any failure reading goes on from where it stood, or lists
+/// anew and finds what was missed. Only the [`Stop`] given to [`start`](Self::start) ends it.
+///
+/// **Handlers are told after the cache has changed**, each on a thread of its own, one call at a time. What a handler
+/// reads from the cache is at least as new as what it is told.
+///
+/// **The calls about one object come in the order of its changes**; between objects there is no order. Changes may
+/// be told as one: an object that changed twice may be told as changed once, `old` being what was last told and `new`
+/// what came last. An object that comes back under its name with another uid is told as deleted and added, never as
+/// changed. A deletion is told only of an object that was told of before.
+///
+/// **No deletion is lost.** One that was missed is found by the next list and told with the last known state
+/// ([`final_state_known`](super::Deleted::final_state_known) is false). Only an object that came and went while a
+/// handler was more than a thousand notifications behind is not told at all.
+///
+/// **A handler that comes late** is first told, as additions marked `initial`, of all that is there, then of changes,
+/// with nothing between lost or told twice. It may be taken away at any time.
+///
+/// **A slow handler slows nobody** and makes no memory grow: behind a thousand notifications, those of one object
+/// are merged. It is logged by name, and its [`depth`](Registration::depth) can be read.
+///
+/// **Objects that do not fit the type** change nothing: the last good version stays, no deletion is told;
+/// [`health`](Self::health) counts them and the log names them.
+///
+/// # Threads
+///
+/// Started, it has two threads (one reads, one applies) and one for each handler. [`join`](Self::join) waits for
+/// them to end, which they do within a moment once stopped, but for a handler's call that is running.
+///
+/// Clones are the same informer.
+pub struct Informer<K> {
+    shared: Arc<Shared<K>>,
+}
+
+struct Shared<K> {
+    reflector: Reflector<K>,
+    clock: Clock,
+    store: Store<K>,
+    fifo: Fifo<K>,
+    /// Makes the thread that applies look at its listeners again.
+    wake: (Sender<()>, Receiver<()>),
+    resync: Option<Duration>,
+    /// A store that holds a first list.
+    synced: Latch,
+    stop: Stop,
+    /// First in the order distribute → store → queue of a listener. Held while a delta is stored and put into the
+    /// queues, and while a handler joins, so that a handler finds each change either in the store or in its queue.
+    /// Never held while code of the user runs.
+    distribute: Mutex<Distribute<K>>,
+}
+
+struct Distribute<K> {
+    /// Taken by the thread that applies.
+    writer: Option<StoreWriter<K>>,
+    listeners: Vec<Arc<Listener<K>>>,
+    named: u64,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Makes an [`Informer`] that needs no factory.
+pub struct InformerBuilder<K> {
+    reflector: Reflector<K>,
+    clock: Clock,
+    store: (Store<K>, StoreWriter<K>),
+    resync: Option<Duration>,
+    index_error: Option<Error>,
+}
+
+/// A handler's name and period of resync.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct HandlerOptions {
+    name: Option<String>,
+    resync: Option<Duration>,
+}
+
+impl HandlerOptions {
+    /// The name in logs and threads; by default the resource and a number.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Tell all objects again, as changes without a difference, each time this long has passed; by default as often
+    /// as the informer does, which is never.
+    pub fn resync(mut self, period: Duration) -> Self {
+        self.resync = Some(period);
+        self
+    }
+}
+
+impl<K: Resource> Informer<K> {
+    /// An informer of what can be listed and watched here.
+    pub fn builder(source: impl ListWatch<K>) -> InformerBuilder<K> {
+        let reflector = Reflector::new(source);
+        InformerBuilder { reflector, clock: Clock::system(), store: Store::new(), resync: None, index_error: None }
+    }
+
+    /// Starts reading and telling, until stopped. Does nothing if it was started already.
+    ///
+    /// # Errors
+    /// If the system has no thread left.
+    pub fn start(&self, stop: &Stop) -> Result<()> {
+        let shared = &self.shared;
+        let mut distribute = shared.lock();
+        let Some(writer) = distribute.writer.take() else { return Ok(()) };
+        let resource = shared.reflector.describe();
+        let name = resource.split(' ').next().unwrap_or_default();
+        let spawn = |role: &str, run: Box<dyn FnOnce() + Send>| {
+            let spawned = thread::Builder::new().name(format!("lw-{role}-{name}")).spawn(run);
+            spawned.map_err(|e| Error::new(Kind::Limit, "no thread for an informer").with_source(e))
+        };
+        let link = {
+            let own = shared.stop.clone();
+            stop.on_stop(move || own.stop())
+        };
+        let applying = shared.clone();
+        let apply = spawn("apply", Box::new(move || applying.apply(writer)))?;
+        distribute.threads.push(apply);
+        let reading = shared.clone();
+        let read = spawn(
+            "read",
+            Box::new(move || {
+                let _link = link;
+                let Shared { fifo, store, stop, .. } = &*reading;
+                reading.reflector.run(stop, &mut FifoSink { fifo, store, stop });
+            }),
+        );
+        match read {
+            Ok(read) => distribute.threads.push(read),
+            Err(e) => {
+                shared.stop.stop();
+                return Err(e);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a handler, at any time: see the contract for what it is told first.
+    ///
+    /// # Errors
+    /// If the system has no thread left, or the informer has stopped.
+    pub fn add_handler(&self, handler: impl Handler<K>) -> Result<Registration<K>> {
+        self.add_handler_with(HandlerOptions::default(), handler)
+    }
+
+    /// Adds a handler with a name or a period of resync.
+    ///
+    /// # Errors
+    /// As [`add_handler`](Self::add_handler).
+    pub fn add_handler_with(&self, options: HandlerOptions, handler: impl Handler<K>) -> Result<Registration<K>> {
+        let shared = &self.shared;
+        let mut distribute = shared.lock();
+        if shared.stop.is_stopped() {
+            return Err(Error::stopped().context("add a handler to an informer"));
+        }
+        distribute.named += 1;
+        let name = options.name.unwrap_or_else(|| {
+            let resource = shared.reflector.describe();
+            format!("{}-{}", resource.split(' ').next().unwrap_or_default(), distribute.named)
+        });
+        let listener = Listener::new(name, options.resync.or(shared.resync), shared.clock.clone());
+        listener.start(handler)?;
+        if shared.synced.is_open() {
+            let there = shared.store.list().into_iter().map(|object| Note::Add { object, initial: true });
+            listener.push(there.chain([Note::InitialEnd]));
+        }
+        distribute.listeners.push(listener.clone());
+        drop(distribute);
+        // The thread that applies sets its timer by the listeners' periods.
+        let _ = shared.wake.0.try_send(());
+        let informer = Arc::downgrade(shared);
+        let leave = Arc::new(move |listener: &Arc<Listener<K>>| {
+            if let Some(shared) = informer.upgrade() {
+                shared.lock().listeners.retain(|other| !Arc::ptr_eq(other, listener));
+            }
+        });
+        Ok(Registration { listener, leave, clock: shared.clock.clone(), stop: shared.stop.clone() })
+    }
+
+    /// Adds an index, at any time; see [`Store::add_index`].
+    ///
+    /// # Errors
+    /// If there is an index of that name.
+    pub fn add_index(
+        &self,
+        name: &str,
+        values_of: impl Fn(&K) -> Vec<String> + Send + Sync + 'static,
+    ) -> Result<()> {
+        self.shared.store.add_index(name, values_of)
+    }
+
+    /// Reads the cache.
+    #[must_use]
+    pub fn lister(&self) -> Lister<K> {
+        Lister::new(self.shared.store.clone())
+    }
+
+    /// Whether the cache holds a first list. A handler may still be at it: see
+    /// [`Registration::has_synced`].
+    #[must_use]
+    pub fn has_synced(&self) -> bool {
+        self.shared.synced.is_open()
+    }
+
+    /// Waits until the cache holds a first list and the handlers that are there now have been told of it, for at most
+    /// `timeout`; ends early when stopped.
+    ///
+    /// # Errors
+    /// If that did not happen in time: the message says why, as far as is known.
+    pub fn wait_for_sync(&self, timeout: Duration) -> Result<()> {
+        self.wait_until(self.shared.clock.now() + timeout, timeout)
+    }
+
+    pub(super) fn wait_until(&self, deadline: Instant, timeout: Duration) -> Result<()> {
+        let Shared { clock, stop, synced, .. } = &*self.shared;
+        if !synced.wait(clock, deadline, stop) {
+            return Err(self.not_synced(timeout));
+        }
+        let listeners = self.shared.lock().listeners.clone();
+        match listeners.iter().find(|l| !l.synced().wait(clock, deadline, stop)) {
+            None => Ok(()),
+            Some(_) if stop.is_stopped() => Err(self.not_synced(timeout)),
+            Some(slow) => {
+                let (name, depth) = (slow.name(), slow.depth());
+                let message = format!("{}: handler {name} is not through the first list", self.describe());
+                Err(Error::new(Kind::Timeout, format!("{message} after {timeout:?}: {depth} notifications wait")))
+            }
+        }
+    }
+
+    fn not_synced(&self, timeout: Duration) -> Error {
+        let health = self.health();
+        let why = match (&health.last_error, &health.activity) {
+            _ if self.shared.stop.is_stopped() => return Error::stopped().context(self.describe()),
+            (Some((_, error)), _) => format!("the last of {} failures: {error}", health.errors),
+            (None, Activity::Idle) => "it was not started".into(),
+            (None, Activity::Listing { items }) => format!("it is listing, {items} objects so far"),
+            (None, other) => format!("it is {other:?}"),
+        };
+        Error::new(Kind::Timeout, format!("{} not synced after {timeout:?}: {why}", self.describe()))
+    }
+
+    /// How it fares: fit for a liveness probe.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        Health { synced: self.has_synced(), ..self.shared.reflector.health() }
+    }
+
+    /// The version that the server's state has been read up to; empty before the first list.
+    #[must_use]
+    pub fn last_sync_resource_version(&self) -> String {
+        self.shared.reflector.last_sync_resource_version()
+    }
+
+    /// Whether it has been stopped.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.shared.stop.is_stopped()
+    }
+
+    /// What it is of: `pods in "default"`.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        self.shared.reflector.describe()
+    }
+
+    /// Waits until all its threads have ended, which they do once stopped. Returns at once if it was never started.
+    pub fn join(&self) {
+        let threads = std::mem::take(&mut self.shared.lock().threads);
+        for thread in threads {
+            let _ = thread.join(); // user code is caught within
+        }
+        let listeners = match self.shared.stop.is_stopped() {
+            true => std::mem::take(&mut self.shared.lock().listeners),
+            false => Vec::new(),
+        };
+        listeners.iter().for_each(|listener| {
+            listener.close();
+            listener.join();
+        });
+    }
+}
+
+impl<K: Resource> Shared<K> {
+    fn lock(&self) -> MutexGuard<'_, Distribute<K>> {
+        self.distribute.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes deltas, stores them and tells the listeners, until stopped.
+    fn apply(&self, mut writer: StoreWriter<K>) {
+        let mut resyncs = Resyncs::default();
+        while !self.stop.is_stopped() {
+            let timer = self.clock.timer(resyncs.next(&self.lock().listeners, self.clock.now()));
+            let delta = select! {
+                recv(self.fifo.receiver()) -> delta => delta.ok(),
+                recv(timer.channel()) -> _ => None,
+                recv(self.wake.1) -> _ => continue,
+                recv(self.stop.signal()) -> _ => break,
+            };
+            match delta {
+                Some(Delta::Resync) => self.resync(|_| true),
+                Some(delta) => self.store(&mut writer, delta),
+                None => {
+                    let due = resyncs.due(self.clock.now());
+                    self.resync(|period| due.contains(&period));
+                }
+            }
+        }
+        let listeners = self.lock().listeners.clone();
+        listeners.iter().for_each(|listener| listener.close());
+        debug!(target: "listwatch::cache", "{}: stopped", self.reflector.describe());
+    }
+
+    fn store(&self, writer: &mut StoreWriter<K>, delta: Delta<K>) {
+        let listed = matches!(delta, Delta::Replace { .. });
+        let prepared = writer.prepare(delta);
+        let distribute = self.lock();
+        let changes = writer.commit(prepared);
+        let first = listed && !self.synced.is_open();
+        for listener in &distribute.listeners {
+            if !changes.is_empty() || first {
+                let notes = changes.iter().map(|change| Note::of(change, first));
+                listener.push(notes.chain(first.then_some(Note::InitialEnd)));
+            }
+        }
+        if first {
+            // Within the lock: who joins after it finds the list in the store.
+            self.synced.open();
+        }
+    }
+
+    /// Tells all objects again to the listeners whose period is picked.
+    fn resync(&self, pick: impl Fn(Duration) -> bool) {
+        let distribute = self.lock();
+        let picked = distribute.listeners.iter().filter(|l| l.resync.is_some_and(&pick));
+        for listener in picked {
+            listener.push(self.store.list().into_iter().map(Note::resync));
+        }
+    }
+}
+
+/// When which period of resync is over next.
+#[derive(Default)]
+struct Resyncs(Vec<(Duration, Instant)>);
+
+impl Resyncs {
+    /// Keeps the periods of these listeners, and says when the first is over.
+    fn next<K>(&mut self, listeners: &[Arc<Listener<K>>], now: Instant) -> Option<Instant> {
+        let periods: Vec<_> = listeners.iter().filter_map(|l| l.resync).collect();
+        self.0.retain(|(period, _)| periods.contains(period));
+        for period in periods {
+            if !self.0.iter().any(|(other, _)| *other == period) {
+                self.0.push((period, now + period));
+            }
+        }
+        self.0.iter().map(|(_, at)| *at).min()
+    }
+
+    /// The periods that are over, and begin again.
+    fn due(&mut self, now: Instant) -> Vec<Duration> {
+        let due = self.0.iter_mut().filter(|(_, at)| *at <= now);
+        due.map(|(period, at)| {
+            *at = now + *period;
+            *period
+        })
+        .collect()
+    }
+}
+
+impl<K: Resource> InformerBuilder<K> {
+    /// Where its time comes from.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.reflector = self.reflector.clock(clock.clone());
+        self.clock = clock;
+        self
+    }
+
+    /// How the present state is had.
+    #[must_use]
+    pub fn mode(mut self, mode: ListMode) -> Self {
+        self.reflector = self.reflector.mode(mode);
+        self
+    }
+
+    /// Only objects whose labels match.
+    #[must_use]
+    pub fn labels(mut self, selector: impl ToString) -> Self {
+        self.reflector = self.reflector.labels(selector);
+        self
+    }
+
+    /// Only objects whose fields match: see [`Reflector::fields`].
+    #[must_use]
+    pub fn fields(mut self, selector: impl ToString) -> Self {
+        self.reflector = self.reflector.fields(selector);
+        self
+    }
+
+    /// Tell handlers all objects again each time this long has passed. Off by default: it finds nothing that was
+    /// missed, as the server is not asked.
+    #[must_use]
+    pub fn resync(mut self, period: Duration) -> Self {
+        self.resync = Some(period);
+        self
+    }
+
+    /// Called with each failure: see [`Reflector::on_error`].
+    #[must_use]
+    pub fn on_error(mut self, f: impl Fn(&Error) + Send + Sync + 'static) -> Self {
+        self.reflector = self.reflector.on_error(f);
+        self
+    }
+
+    /// Changes each object before it is kept: see [`Reflector::transform`].
+    #[must_use]
+    pub fn transform(mut self, f: impl Fn(K) -> K + Send + Sync + 'static) -> Self {
+        self.reflector = self.reflector.transform(f);
+        self
+    }
+
+    /// Adds an index; see [`Store::add_index`]. A name that is taken is an error of [`build`](Self::build).
+    #[must_use]
+    pub fn index(mut self, name: &str, values_of: impl Fn(&K) -> Vec<String> + Send + Sync + 'static) -> Self {
+        if let Err(e) = self.store.0.add_index(name, values_of) {
+            self.index_error.get_or_insert(e);
+        }
+        self
+    }
+
+    /// Makes the informer; [`Informer::start`] starts it.
+    ///
+    /// # Errors
+    /// If two indexes have one name.
+    pub fn build(mut self) -> Result<Informer<K>> {
+        match self.index_error.take() {
+            Some(e) => Err(e),
+            None => Ok(self.into_informer()),
+        }
+    }
+
+    pub(super) fn into_informer(self) -> Informer<K> {
+        let Self { reflector, clock, store: (store, writer), resync, .. } = self;
+        let distribute = Distribute { writer: Some(writer), listeners: Vec::new(), named: 0, threads: Vec::new() };
+        Informer {
+            shared: Arc::new(Shared {
+                reflector,
+                clock,
+                store,
+                fifo: Fifo::bounded(FIFO_CAPACITY),
+                wake: bounded(1),
+                resync,
+                synced: Latch::new(),
+                stop: Stop::new(),
+                distribute: Mutex::new(distribute),
+            }),
+        }
+    }
+}
+
+impl<K> Clone for Informer<K> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone() }
+    }
+}
+
+/// Ends the threads of handlers of an informer that was never started.
+impl<K> Drop for Shared<K> {
+    fn drop(&mut self) {
+        self.stop.stop();
+        let distribute = self.distribute.get_mut().unwrap_or_else(PoisonError::into_inner);
+        distribute.listeners.iter().for_each(|listener| listener.close());
+    }
+}
+
+impl<K: Resource> fmt::Debug for Informer<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Informer").field("of", &self.describe()).field("health", &self.health()).finish_non_exhaustive()
+    }
+}
+
+impl<K: Resource> fmt::Debug for InformerBuilder<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InformerBuilder").field("reflector", &self.reflector).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,54 @@
+use crate::client::{Api, ListParams, WatchParams};
+use crate::error::Result;
+use crate::object::{ListMeta, Resource};
+use crate::stop::Stop;
+use crate::wire::WatchEvent;
+
+/// The events of a watch, until it ends; see [`Watch`](crate::client::Watch) for when it does.
+pub type Events<K> = Box<dyn Iterator<Item = Result<WatchEvent<K>>> + Send>;
+
+/// Whatever can be listed and then watched: an [`Api`], or the script of a test.
+pub trait ListWatch<K>: Send + Sync + 'static {
+    /// Lists, giving each object to `sink` as it comes. An object that does not fit `K` is given as an error that
+    /// [says which it is](crate::Error::unfit), and the list goes on; an error of `sink` ends it.
+    ///
+    /// # Errors
+    /// If the list cannot be had to its end.
+    fn list(
+        &self,
+        params: &ListParams,
+        stop: &Stop,
+        sink: &mut dyn FnMut(Result<K>) -> Result<()>,
+    ) -> Result<ListMeta>;
+
+    /// Starts a watch. Its events end when stopped.
+    ///
+    /// # Errors
+    /// If the watch cannot be had.
+    fn watch(&self, params: &WatchParams, stop: &Stop) -> Result<Events<K>>;
+
+    /// What is listed and watched, for logs and errors: `pods in "default"`.
+    fn describe(&self) -> String;
+}
+
+impl<K: Resource> ListWatch<K> for Api<K> {
+    fn list(
+        &self,
+        params: &ListParams,
+        stop: &Stop,
+        sink: &mut dyn FnMut(Result<K>) -> Result<()>,
+    ) -> Result<ListMeta> {
+        self.list_each(params, stop, sink)
+    }
+
+    fn watch(&self, params: &WatchParams, stop: &Stop) -> Result<Events<K>> {
+        Ok(Box::new(Api::watch(self, params, stop)?))
+    }
+
+    fn describe(&self) -> String {
+        match self.namespace() {
+            Some(namespace) => format!("{} in {namespace:?}", self.resource()),
+            None => self.resource().to_string(),
+        }
+    }
+}

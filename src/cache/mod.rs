@@ -1,0 +1,24 @@
+//! A local copy of objects that follows the server: reflector → FIFO → store → handlers.
+
+mod factory;
+mod fifo;
+mod handler;
+mod health;
+mod informer;
+mod latch;
+mod list_watch;
+mod listener;
+mod lister;
+mod reflector;
+mod store;
+
+pub use factory::InformerFactory;
+pub use fifo::{Delta, Fifo};
+pub use handler::{Deleted, Handler, Handlers, enqueue};
+pub use health::{Activity, Health};
+pub use informer::{HandlerOptions, Informer, InformerBuilder};
+pub use list_watch::{Events, ListWatch};
+pub use listener::Registration;
+pub use lister::{Lister, NamespaceLister};
+pub use reflector::{ListMode, Reflector, Sink};
+pub use store::{Change, Store, StoreWriter};

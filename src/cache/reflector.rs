@@ -1,0 +1,514 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use log::{debug, info, warn};
+
+use super::fifo::{Delta, Fifo};
+use super::health::{Activity, Health, Vitals};
+use super::list_watch::{Events, ListWatch};
+use super::store::Store;
+use crate::backoff::Backoff;
+use crate::client::{ListParams, WatchParams};
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::object::{ObjectKey, Resource};
+use crate::stop::Stop;
+use crate::wire::{Bookmark, WatchEvent};
+
+/// How the present state is had, before changes to it are watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListMode {
+    /// A consistent list in pages of so many objects. Works everywhere, and needs the memory of little more than one
+    /// object beside the cache.
+    Paged(u32),
+    /// As a stream of events (`sendInitialEvents`), from the server's watch cache but as fresh as a consistent list.
+    /// Falls back to pages for good where the server does not know it.
+    WatchList,
+    /// The state of the server's watch cache in one answer (`resourceVersion=0`): the cheapest for the server, but
+    /// it may be behind, after a restart even behind what this program has seen.
+    Cached,
+}
+
+impl Default for ListMode {
+    fn default() -> Self {
+        Self::Paged(500)
+    }
+}
+
+/// Where a [`Reflector`] puts what it reads.
+pub trait Sink<K> {
+    /// Takes a delta; may block, to slow the reader down. `false` ends the reflector.
+    fn push(&mut self, delta: Delta<K>) -> bool;
+
+    /// The object of this key as it is kept already. A list that finds the same version again keeps that one, so that
+    /// listing anew does not need the memory of the cache once more.
+    fn known(&self, key: &ObjectKey) -> Option<Arc<K>> {
+        let _ = key;
+        None
+    }
+}
+
+/// Any function that takes deltas is a sink that never ends the reflector.
+impl<K, F: FnMut(Delta<K>)> Sink<K> for F {
+    fn push(&mut self, delta: Delta<K>) -> bool {
+        self(delta);
+        true
+    }
+}
+
+/// A FIFO in front of a store.
+pub(super) struct FifoSink<'a, K> {
+    pub(super) fifo: &'a Fifo<K>,
+    pub(super) store: &'a Store<K>,
+    pub(super) stop: &'a Stop,
+}
+
+impl<K: Resource> Sink<K> for FifoSink<'_, K> {
+    fn push(&mut self, delta: Delta<K>) -> bool {
+        self.fifo.push(delta, self.stop)
+    }
+
+    fn known(&self, key: &ObjectKey) -> Option<Arc<K>> {
+        self.store.get(key)
+    }
+}
+
+/// A watch that ends sooner than this is a failure, or a server that ends each at once would be asked without pause.
+const LONG_ENOUGH: Duration = Duration::from_secs(1);
+
+type OnError = Arc<dyn Fn(&Error) + Send + Sync>;
+type Transform<K> = Arc<dyn Fn(K) -> K + Send + Sync>;
+
+/// Lists and then watches, for ever, and makes [`Delta`]s of it: the part of an informer that speaks to the server.
+///
+/// What goes wrong is handled as client-go's reflector does (`tools/cache/reflector.go`): a version that is too old
+/// is listed anew; one that lies in the server's future is listed from the latest; a connection that fails, or a
+/// server that asks for time, is waited for and the watch goes on from where it stood. Waits are 0.8 s doubled up to
+/// 30 s with jitter. Only a [`Stop`] or its sink ends it.
+pub struct Reflector<K> {
+    source: Arc<dyn ListWatch<K>>,
+    clock: Clock,
+    mode: ListMode,
+    labels: String,
+    fields: String,
+    on_error: Option<OnError>,
+    transform: Option<Transform<K>>,
+    vitals: Arc<Vitals>,
+}
+
+/// How a watch ended, and so what is next.
+enum Next {
+    /// Stopped, or the sink has had enough.
+    End,
+    /// Watch again from where it stood, at once.
+    Watch,
+    /// Watch again after a while.
+    WatchLater(Error),
+    /// The version is too old, or in doubt.
+    List(Error),
+}
+
+/// What one run remembers.
+struct Run<'a, K, S> {
+    reflector: &'a Reflector<K>,
+    sink: &'a mut S,
+    stop: &'a Stop,
+    backoff: Backoff,
+    mode: ListMode,
+    /// The version to go on from; empty is none.
+    version: String,
+    /// When the last list was finished.
+    listed: Instant,
+    /// Whether a list must not ask for a version that was seen, as the server may not have it.
+    from_latest: bool,
+    /// The version at which a frame could not be read: the second time there, the watch cannot go on.
+    broken_at: Option<String>,
+}
+
+impl<K: Resource> Reflector<K> {
+    /// A reflector of what can be listed and watched here.
+    pub fn new(source: impl ListWatch<K>) -> Self {
+        Self::with_source(Arc::new(source))
+    }
+
+    pub(super) fn with_source(source: Arc<dyn ListWatch<K>>) -> Self {
+        Self {
+            source,
+            clock: Clock::system(),
+            mode: ListMode::default(),
+            labels: String::new(),
+            fields: String::new(),
+            on_error: None,
+            transform: None,
+            vitals: Arc::new(Vitals::new()),
+        }
+    }
+
+    /// Where its time comes from.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// How the present state is had.
+    #[must_use]
+    pub fn mode(mut self, mode: ListMode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Only objects whose labels match, in lists and watches.
+    #[must_use]
+    pub fn labels(mut self, selector: impl ToString) -> Self {
+        self.labels = selector.to_string();
+        self
+    }
+
+    /// Only objects whose fields match, in lists and watches. With `metadata.name=x` a role that is limited to that
+    /// name is enough.
+    #[must_use]
+    pub fn fields(mut self, selector: impl ToString) -> Self {
+        self.fields = selector.to_string();
+        self
+    }
+
+    /// Called with each failure, on the thread that reads; the reflector goes on all the same.
+    #[must_use]
+    pub fn on_error(mut self, f: impl Fn(&Error) + Send + Sync + 'static) -> Self {
+        self.on_error = Some(Arc::new(f));
+        self
+    }
+
+    /// Changes each object before it is kept: to drop what the program does not need. Must keep the metadata.
+    #[must_use]
+    pub fn transform(mut self, f: impl Fn(K) -> K + Send + Sync + 'static) -> Self {
+        self.transform = Some(Arc::new(f));
+        self
+    }
+
+    /// The version that reading has reached; empty before the first list.
+    #[must_use]
+    pub fn last_sync_resource_version(&self) -> String {
+        self.vitals.edit().resource_version.clone()
+    }
+
+    /// How it fares.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.vitals.snapshot()
+    }
+
+    pub(super) fn vitals(&self) -> &Arc<Vitals> {
+        &self.vitals
+    }
+
+    pub(super) fn describe(&self) -> String {
+        self.source.describe()
+    }
+
+    /// Lists and watches on this thread until stopped, or until the sink ends it. Returns within a moment once
+    /// stopped, whatever it waits for.
+    pub fn run(&self, stop: &Stop, sink: &mut impl Sink<K>) {
+        let mut run = Run {
+            reflector: self,
+            sink,
+            stop,
+            backoff: Backoff::new(),
+            mode: self.mode,
+            version: String::new(),
+            listed: self.clock.now(),
+            from_latest: false,
+            broken_at: None,
+        };
+        while run.cycle() {}
+        self.vitals.edit().activity = Activity::Stopped;
+    }
+
+    fn transformed(&self, object: K) -> Arc<K> {
+        Arc::new(match &self.transform {
+            Some(transform) => transform(object),
+            None => object,
+        })
+    }
+
+    fn list_params(&self) -> ListParams {
+        ListParams::default().labels(&self.labels).fields(&self.fields)
+    }
+
+    fn watch_params(&self) -> WatchParams {
+        WatchParams::default().labels(&self.labels).fields(&self.fields)
+    }
+}
+
+impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
+    /// One list with the watches behind it. `false` is the end.
+    fn cycle(&mut self) -> bool {
+        let mut events = match self.initial() {
+            Ok(events) => events,
+            Err(_) if self.stop.is_stopped() => return false,
+            Err(e) => return self.note_list_failure(e),
+        };
+        loop {
+            let start = self.reflector.clock.now();
+            let next = match events.take() {
+                Some(events) => self.follow(events, start),
+                None => match self.open(self.reflector.watch_params().resource_version(&self.version)) {
+                    Ok(events) => self.follow(events, start),
+                    Err(e) => self.classify(e),
+                },
+            };
+            match next {
+                _ if self.stop.is_stopped() => return false,
+                Next::End => return false,
+                Next::Watch => {}
+                Next::WatchLater(e) => {
+                    if self.fail(&e, "watches again from where it stood") {
+                        return false;
+                    }
+                }
+                Next::List(e) => {
+                    self.from_latest = e.is_expired() || e.is_too_large_resource_version();
+                    // A version that is too old is nothing unusual, unless it was listed just now.
+                    if e.is_expired() && self.listed + LONG_ENOUGH < self.reflector.clock.now() {
+                        info!(target: "listwatch::cache", "{}: lists anew: {e}", self.reflector.describe());
+                        return true;
+                    }
+                    return !self.fail(&e, "lists anew");
+                }
+            }
+        }
+    }
+
+    /// The present state, given to the sink; in the mode of a stream, also the rest of that stream.
+    fn initial(&mut self) -> Result<Option<Events<K>>> {
+        self.activity(Activity::Listing { items: 0 });
+        match self.mode {
+            ListMode::WatchList => self.watch_list().map(Some),
+            ListMode::Paged(limit) => self.list(limit).map(|()| None),
+            ListMode::Cached => self.list(0).map(|()| None),
+        }
+    }
+
+    /// Lists in pages of `limit` objects, 0 for all in one answer.
+    fn list(&mut self, limit: u32) -> Result<()> {
+        let reflector = self.reflector;
+        let mut params = reflector.list_params().limit(limit);
+        if self.mode == ListMode::Cached && !self.from_latest {
+            params = params.resource_version(if self.version.is_empty() { "0" } else { &self.version });
+        }
+        let (mut items, mut unfit) = (Vec::new(), Vec::new());
+        let mut pages = 0;
+        loop {
+            let sink = &*self.sink;
+            let listed = reflector.source.list(&params, self.stop, &mut |item| {
+                match item {
+                    Ok(object) => items.push(keep_known(reflector, sink, object)),
+                    Err(e) => unfit.push(note_unfit(reflector, &e).ok_or(e)?),
+                }
+                if items.len() % 1000 == 0 {
+                    reflector.vitals.edit().activity = Activity::Listing { items: items.len() as u64 };
+                }
+                Ok(())
+            });
+            match listed {
+                Ok(meta) if meta.resource_version.is_empty() => {
+                    return Err(Error::decode("the list has no resourceVersion, so it cannot be watched"));
+                }
+                Ok(meta) if meta.continue_token.is_empty() => {
+                    return self.replace(items, unfit, meta.resource_version);
+                }
+                Ok(meta) => params = params.continue_token(meta.continue_token),
+                // The state that the pages are of is gone: once more, in one piece.
+                Err(e) if e.is_expired() && pages > 0 => {
+                    debug!(target: "listwatch::cache", "{}: page {} has expired", reflector.describe(), pages + 1);
+                    params = reflector.list_params();
+                    pages = 0;
+                    items.clear();
+                    unfit.clear();
+                    continue;
+                }
+                Err(e) => return Err(e),
+            }
+            pages += 1;
+        }
+    }
+
+    /// Lists as a stream. On any failure but of the connection it is not tried again.
+    fn watch_list(&mut self) -> Result<Events<K>> {
+        let reflector = self.reflector;
+        let from = if self.from_latest { "" } else { &self.version };
+        let params = reflector.watch_params().initial_events().resource_version(from);
+        let listed = self.open(params).and_then(|mut events| {
+            let (mut items, mut unfit) = (BTreeMap::new(), Vec::new());
+            for event in &mut events {
+                match event {
+                    Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
+                        items.insert(object.key(), keep_known(reflector, &*self.sink, object));
+                    }
+                    Ok(WatchEvent::Deleted(object)) => drop(items.remove(&object.key())),
+                    Ok(WatchEvent::Bookmark(Bookmark { resource_version, initial_events_end: true })) => {
+                        self.replace(items.into_values().collect(), unfit, resource_version)?;
+                        return Ok(events);
+                    }
+                    Ok(WatchEvent::Bookmark(_)) => {}
+                    Err(e) => unfit.push(note_unfit(reflector, &e).ok_or(e)?),
+                }
+            }
+            Err(Error::decode("the stream ended before it said that it was all"))
+        });
+        listed.inspect_err(|e| {
+            let passing = e.is_connect() || e.is_io() || e.is_too_many_requests() || e.is_expired();
+            if !passing && !e.is_too_large_resource_version() && !self.stop.is_stopped() {
+                info!(target: "listwatch::cache", "{}: lists in pages from now on: {e}", reflector.describe());
+                self.mode = ListMode::default();
+            }
+        })
+    }
+
+    fn replace(&mut self, items: Vec<Arc<K>>, unfit: Vec<ObjectKey>, version: String) -> Result<()> {
+        let count = items.len();
+        debug!(target: "listwatch::cache", "{}: listed {count} at {version}", self.reflector.describe());
+        self.version.clone_from(&version);
+        (self.from_latest, self.broken_at) = (false, None);
+        let now = self.reflector.clock.now();
+        self.listed = now;
+        {
+            let mut health = self.reflector.vitals.edit();
+            health.lists += 1;
+            health.last_progress = Some(now);
+            health.resource_version.clone_from(&version);
+        }
+        match self.sink.push(Delta::Replace { items, unfit, resource_version: version }) {
+            true => Ok(()),
+            false => Err(Error::stopped()),
+        }
+    }
+
+    fn open(&self, params: WatchParams) -> Result<Events<K>> {
+        let events = self.reflector.source.watch(&params, self.stop)?;
+        self.reflector.vitals.edit().watches += 1;
+        Ok(events)
+    }
+
+    /// Takes the events of one watch to its end.
+    fn follow(&mut self, events: Events<K>, start: Instant) -> Next {
+        self.activity(Activity::Watching);
+        for event in events {
+            let delta = match event {
+                Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
+                    self.version = object.resource_version().to_owned();
+                    Delta::Upsert(self.reflector.transformed(object))
+                }
+                Ok(WatchEvent::Deleted(object)) => {
+                    self.version = object.resource_version().to_owned();
+                    Delta::Delete { key: object.key(), object: Some(self.reflector.transformed(object)) }
+                }
+                Ok(WatchEvent::Bookmark(bookmark)) => {
+                    self.version.clone_from(&bookmark.resource_version);
+                    Delta::Bookmark(bookmark.resource_version)
+                }
+                Err(e) => match (note_unfit(self.reflector, &e), e.unfit()) {
+                    (Some(key), Some(unfit)) => {
+                        self.version.clone_from(&unfit.resource_version);
+                        if !unfit.deleted {
+                            continue;
+                        }
+                        Delta::Delete { key, object: None }
+                    }
+                    _ => return self.classify(e),
+                },
+            };
+            self.progress();
+            if !self.sink.push(delta) {
+                return Next::End;
+            }
+        }
+        let lasted = self.reflector.clock.now().saturating_duration_since(start);
+        if lasted < LONG_ENOUGH {
+            return Next::WatchLater(Error::decode("the server ended the watch at once"));
+        }
+        Next::Watch
+    }
+
+    fn progress(&self) {
+        let now = self.reflector.clock.now();
+        let mut health = self.reflector.vitals.edit();
+        health.events += 1;
+        health.last_progress = Some(now);
+        health.resource_version.clone_from(&self.version);
+    }
+
+    /// What a watch that failed means.
+    fn classify(&mut self, e: Error) -> Next {
+        if e.is_expired() || e.is_too_large_resource_version() || e.is_not_found() || self.version.is_empty() {
+            return Next::List(e);
+        }
+        if e.is_decode() || e.is_limit() {
+            // What cannot be read the second time will not be read the third.
+            if self.broken_at.as_ref() == Some(&self.version) {
+                return Next::List(e);
+            }
+            self.broken_at = Some(self.version.clone());
+            return Next::WatchLater(e);
+        }
+        match e.code() {
+            Some(400 | 405 | 406 | 422) => Next::List(e),
+            _ => Next::WatchLater(e),
+        }
+    }
+
+    fn note_list_failure(&mut self, e: Error) -> bool {
+        // A version that the server does not have is not asked for again.
+        self.from_latest |= e.is_expired() || e.is_too_large_resource_version();
+        !self.fail(&e, "lists again")
+    }
+
+    /// Writes a failure down and waits. Returns whether it was stopped meanwhile.
+    fn fail(&mut self, e: &Error, next: &str) -> bool {
+        let reflector = self.reflector;
+        let now = reflector.clock.now();
+        let wait = self.backoff.after_failure(now);
+        warn!(target: "listwatch::cache", "{}: {e}; {next} in {wait:.1?}", reflector.describe());
+        reflector.vitals.failed(e, now);
+        if let Some(on_error) = &reflector.on_error {
+            on_error(e);
+        }
+        self.activity(Activity::BackingOff);
+        // A server that says how long is not asked before that.
+        let asked = e.status().and_then(|status| status.retry_after()).unwrap_or_default();
+        reflector.clock.sleep(wait.max(asked.min(Duration::from_secs(60))), self.stop)
+    }
+
+    fn activity(&self, activity: Activity) {
+        self.reflector.vitals.edit().activity = activity;
+    }
+}
+
+/// The object, or the same version of it where that is kept already.
+fn keep_known<K: Resource>(reflector: &Reflector<K>, sink: &impl Sink<K>, object: K) -> Arc<K> {
+    let known = sink.known(&object.key());
+    let same = |known: &Arc<K>| known.uid() == object.uid() && known.resource_version() == object.resource_version();
+    known.filter(same).unwrap_or_else(|| reflector.transformed(object))
+}
+
+/// Writes down an object that does not fit its type; `None` if the error is about something else.
+fn note_unfit<K: Resource>(reflector: &Reflector<K>, e: &Error) -> Option<ObjectKey> {
+    let key = e.unfit()?.key.clone();
+    warn!(target: "listwatch::cache", "{}: {e}; its last good version stays", reflector.describe());
+    reflector.vitals.edit().unfit += 1;
+    reflector.vitals.failed(e, reflector.clock.now());
+    if let Some(on_error) = &reflector.on_error {
+        on_error(e);
+    }
+    Some(key)
+}
+
+impl<K> fmt::Debug for Reflector<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reflector").field("mode", &self.mode).finish_non_exhaustive()
+    }
+}
+
