@@ -8,6 +8,7 @@ mod meta;
 mod object;
 mod resource;
 mod status;
+mod text;
 mod time;
 
 pub use key::ObjectKey;
@@ -17,6 +18,7 @@ pub use meta::{ObjectMeta, OwnerReference};
 pub use object::Object;
 pub use resource::{ApiResource, Resource, Scope, StaticResource, Whole};
 pub use status::{Status, StatusCause, StatusDetails, StatusMeta};
+pub(crate) use text::Text;
 pub use time::Time;
 
 /// Reads null as the default value: `#[serde(default, deserialize_with = "listwatch::nullable")]`.

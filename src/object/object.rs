@@ -1,79 +1,108 @@
 use std::borrow::Cow;
-use std::fmt;
+use std::fmt::{self, Write as _};
 
-use serde::de::{DeserializeOwned, Deserializer, Error as _};
-use serde::ser::Serializer;
+use serde::de::{
+    DeserializeOwned, DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
+use serde::ser::{Error as _, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
-use super::{ObjectMeta, OwnerReference, Resource, Whole};
-use crate::error::Result;
+use super::{ObjectMeta, OwnerReference, Resource, Text, Whole};
+use crate::error::{Error, Result};
 
-/// An object of any kind, kept whole as JSON text.
+/// An object of any kind, kept whole as JSON text but for `managedFields`.
+///
+/// What caches and selectors ask for is at hand in [`metadata`](Self::metadata); the rest is read by JSON pointer, as
+/// text, or as a type. `Debug` shows kind and name only, as the object may be a secret.
+///
+/// ```
+/// # use listwatch::Object;
+/// let mut object = Object::from_json(
+///     r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web"},"spec":{"replicas":3}}"#)?;
+/// assert_eq!(object.metadata().name, "web");
+/// assert_eq!(object.get("/spec/replicas"), Some(3));
+/// object.set("/metadata/labels/app", "web")?;
+/// assert_eq!(object.metadata().labels.get("app"), Some("web"));
+/// # Ok::<(), listwatch::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Object {
     metadata: ObjectMeta,
+    /// `{"apiVersion":"…","kind":"…","metadata":{…}` and the other fields as they came.
     text: Box<str>,
+    /// Where they lie in `text`; no more than 64 KiB each, and nothing in them is escaped.
+    api_version_len: u16,
+    kind_len: u16,
 }
+
+const API_VERSION: &str = r#"{"apiVersion":""#;
+const KIND: &str = r#"","kind":""#;
 
 impl Object {
     /// An object with nothing but metadata.
-    #[must_use]
-    pub fn new(api_version: &str, kind: &str, metadata: ObjectMeta) -> Self {
-        let _ = (api_version, kind);
-        Self { metadata, text: "".into() }
+    ///
+    /// # Errors
+    /// `api_version` or `kind` is empty or cannot be one.
+    pub fn new(api_version: &str, kind: &str, metadata: ObjectMeta) -> Result<Self> {
+        Self::from_value(serde_json::json!({ "apiVersion": api_version, "kind": kind, "metadata": metadata }))
     }
 
     /// Reads JSON text.
     ///
     /// # Errors
-    /// It is no JSON object with `apiVersion` and `kind`.
+    /// It is no JSON object with `apiVersion`, `kind` and `metadata`.
     pub fn from_json(text: &str) -> Result<Self> {
-        let _ = text;
-        Err(crate::Error::decode("not written yet"))
+        serde_json::from_str(text).map_err(|error| Error::decode("the text is no object").with_source(error))
     }
 
-    /// Takes a JSON value, or whatever else serializes as an object with `apiVersion` and `kind`.
+    /// Takes a JSON value, or whatever else serializes as an object with `apiVersion`, `kind` and `metadata`.
     ///
     /// # Errors
     /// It does not.
     pub fn from_value(value: impl Serialize) -> Result<Self> {
-        let _ = value;
-        Err(crate::Error::decode("not written yet"))
+        let read = || serde_json::from_str(&serde_json::to_string(&value)?);
+        read().map_err(|error: serde_json::Error| Error::decode("the value is no object").with_source(error))
     }
 
     /// Group and version, as `apps/v1`.
     #[must_use]
     pub fn api_version(&self) -> &str {
-        ""
+        &self.text[API_VERSION.len()..][..usize::from(self.api_version_len)]
     }
 
     /// The kind.
     #[must_use]
     pub fn kind(&self) -> &str {
-        ""
+        let start = API_VERSION.len() + usize::from(self.api_version_len) + KIND.len();
+        &self.text[start..][..usize::from(self.kind_len)]
     }
 
-    /// What every object carries.
+    /// What every object carries. To change it, use [`set`](Self::set) or [`edit`](Self::edit).
     #[must_use]
     pub fn metadata(&self) -> &ObjectMeta {
         &self.metadata
     }
 
-    /// The JSON of the whole object, with `apiVersion`, `kind` and `metadata` first.
+    /// The JSON of the whole object without `managedFields`; `apiVersion`, `kind` and `metadata` come first.
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
         Cow::Borrowed(&self.text)
     }
 
-    /// The value at a JSON pointer, if it is there and fits.
+    /// The value at a [JSON pointer](https://www.rfc-editor.org/rfc/rfc6901) (`/spec/containers/0/name`), if it is
+    /// there and fits. It costs one look through the text up to there.
     #[must_use]
     pub fn get<T: DeserializeOwned>(&self, pointer: &str) -> Option<T> {
-        let _ = pointer;
-        None
+        let mut found = None;
+        let mut json = serde_json::Deserializer::from_str(&self.text);
+        // It stops in the middle of the text once it has found the value, which the parser calls an error.
+        let _ = Pointer { path: pointer, found: &mut found }.deserialize(&mut json);
+        found
     }
 
-    /// The text at a JSON pointer.
+    /// The text at a JSON pointer; `None` if it is something else.
     #[must_use]
     pub fn get_str(&self, pointer: &str) -> Option<String> {
         self.get(pointer)
@@ -84,31 +113,134 @@ impl Object {
     /// # Errors
     /// It does not fit the type.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T> {
-        Err(crate::Error::decode("not written yet"))
+        serde_json::from_str(&self.text).map_err(|error| {
+            let what = format!("{} {} does not fit {}", self.kind(), self.key(), std::any::type_name::<T>());
+            Error::decode(what).with_source(error)
+        })
     }
 
-    /// Sets the value at a JSON pointer.
+    /// Sets the value at a JSON pointer, and makes the objects that lead to it. `-` in a pointer is the end of an
+    /// array.
     ///
     /// # Errors
-    /// The result is no object of a kind any more.
+    /// The pointer leads through something that is no object or array, or the result is no object of a kind any more.
+    /// The object is as before.
     pub fn set(&mut self, pointer: &str, value: impl Serialize) -> Result<()> {
-        let _ = (pointer, value);
+        let value = serde_json::to_value(value)
+            .map_err(|error| Error::invalid("a value that is no JSON").with_source(error))?;
+        let mut whole = self.parse::<Value>()?;
+        let place = make(&mut whole, pointer)
+            .ok_or_else(|| Error::invalid(format!("{} {}: no place {pointer:?}", self.kind(), self.key())))?;
+        *place = value;
+        *self = Self::from_value(whole)?;
         Ok(())
     }
 
     /// Changes the object as a tree of values.
     ///
     /// # Errors
-    /// The result is no object of a kind any more.
+    /// The result is no object of a kind any more; the object is as before.
     pub fn edit(&mut self, change: impl FnOnce(&mut Value)) -> Result<()> {
-        let _ = change;
+        let mut value = self.parse::<Value>()?;
+        change(&mut value);
+        *self = Self::from_value(value)?;
         Ok(())
+    }
+}
+
+/// The place of a pointer, made where it is missing.
+fn make<'v>(whole: &'v mut Value, pointer: &str) -> Option<&'v mut Value> {
+    if pointer.is_empty() {
+        return Some(whole);
+    }
+    pointer.strip_prefix('/')?.split('/').try_fold(whole, |value, step| {
+        let step = unescape(step);
+        if value.is_null() {
+            *value = Value::Object(serde_json::Map::new());
+        }
+        match value {
+            Value::Object(fields) => Some(fields.entry(step).or_insert(Value::Null)),
+            Value::Array(items) => {
+                let index = if step == "-" { items.len() } else { step.parse().ok()? };
+                if index == items.len() {
+                    items.push(Value::Null);
+                }
+                items.get_mut(index)
+            }
+            _ => None,
+        }
+    })
+}
+
+fn unescape(step: &str) -> Cow<'_, str> {
+    if step.contains('~') {
+        Cow::Owned(step.replace("~1", "/").replace("~0", "~"))
+    } else {
+        Cow::Borrowed(step)
+    }
+}
+
+/// Walks along a pointer and leaves the value it finds.
+struct Pointer<'p, T> {
+    path: &'p str,
+    found: &'p mut Option<T>,
+}
+
+impl<'de, T: DeserializeOwned> DeserializeSeed<'de> for Pointer<'_, T> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        if self.path.is_empty() {
+            *self.found = Some(T::deserialize(deserializer)?);
+            return Ok(());
+        }
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'p, T> Pointer<'p, T> {
+    /// The first step of the path, and the rest of it.
+    fn step<E: serde::de::Error>(&self) -> Result<(&'p str, &'p str), E> {
+        let path = self.path.strip_prefix('/').ok_or_else(|| E::custom("a pointer begins with a slash"))?;
+        let end = path.find('/').unwrap_or(path.len());
+        Ok(path.split_at(end))
+    }
+}
+
+impl<'de, T: DeserializeOwned> Visitor<'de> for Pointer<'_, T> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object or an array")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let (step, path) = self.step()?;
+        let step = unescape(step);
+        while let Some(Text(key)) = map.next_key()? {
+            if key == step {
+                return map.next_value_seed(Pointer { path, found: self.found });
+            }
+            map.next_value::<IgnoredAny>()?;
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        let (step, path) = self.step()?;
+        let index: usize = step.parse().map_err(A::Error::custom)?;
+        for _ in 0..index {
+            if seq.next_element::<IgnoredAny>()?.is_none() {
+                return Ok(());
+            }
+        }
+        seq.next_element_seed(Pointer { path, found: self.found }).map(|_| ())
     }
 }
 
 impl fmt::Debug for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.kind(), self.key())
+        write!(f, "{} {} {}", self.api_version(), self.kind(), self.key())
     }
 }
 
@@ -146,16 +278,215 @@ impl Resource for Object {
     }
 }
 
+/// It loses only `managedFields`, which the server keeps if a replace does not name them.
 impl Whole for Object {}
 
 impl Serialize for Object {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.text.serialize(serializer)
+        serde_json::from_str::<&RawValue>(&self.text).map_err(S::Error::custom)?.serialize(serializer)
     }
 }
 
+/// Only from JSON: text, or a [`Value`].
 impl<'de> Deserialize<'de> for Object {
-    fn deserialize<D: Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
-        Err(D::Error::custom("not written yet"))
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ObjectVisitor)
+    }
+}
+
+struct ObjectVisitor;
+
+impl<'de> Visitor<'de> for ObjectVisitor {
+    type Value = Object;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with apiVersion and kind")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
+        let (mut api_version, mut kind) = (String::new(), String::new());
+        let (mut metadata, mut rest) = (None, String::new());
+        while let Some(Text(key)) = map.next_key()? {
+            match &*key {
+                "apiVersion" => api_version = map.next_value::<Type>()?.0,
+                "kind" => kind = map.next_value::<Type>()?.0,
+                "metadata" => metadata = Some(map.next_value::<MetadataText>()?.0),
+                _ => push_field(&mut rest, &key, &*map.next_value::<Box<RawValue>>()?),
+            }
+        }
+        if api_version.is_empty() || kind.is_empty() {
+            let missing = if kind.is_empty() { "kind" } else { "apiVersion" };
+            return Err(A::Error::missing_field(missing));
+        }
+        let Some(fields) = metadata else { return Err(A::Error::missing_field("metadata")) };
+        let metadata = serde_json::from_str(&fields).map_err(A::Error::custom)?;
+        let text = [API_VERSION, &api_version, KIND, &kind, r#"","metadata":"#, &fields, &rest, "}"].concat();
+        let length = |text: &str| u16::try_from(text.len()).map_err(A::Error::custom);
+        Ok(Object {
+            metadata,
+            api_version_len: length(&api_version)?,
+            kind_len: length(&kind)?,
+            text: text.into(),
+        })
+    }
+}
+
+fn push_field(fields: &mut String, key: &str, value: &RawValue) {
+    // A key is written as JSON writes text.
+    let written = write!(fields, ",{}:{value}", Value::from(key));
+    debug_assert!(written.is_ok(), "a string takes all");
+}
+
+/// An apiVersion or kind: text that is the same inside JSON.
+struct Type(String);
+
+impl<'de> Deserialize<'de> for Type {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Text(text) = Text::deserialize(deserializer)?;
+        if text.bytes().all(|b| b.is_ascii_graphic() && b != b'"' && b != b'\\') {
+            Ok(Self(text.into_owned()))
+        } else {
+            Err(D::Error::custom("no apiVersion or kind has such characters"))
+        }
+    }
+}
+
+/// The JSON of an object's metadata without `managedFields`.
+struct MetadataText(String);
+
+impl<'de> Deserialize<'de> for MetadataText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct FieldsVisitor;
+
+        impl<'de> Visitor<'de> for FieldsVisitor {
+            type Value = MetadataText;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("metadata")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<MetadataText, A::Error> {
+                let mut fields = String::new();
+                while let Some(Text(key)) = map.next_key()? {
+                    if key == "managedFields" {
+                        map.next_value::<IgnoredAny>()?;
+                    } else {
+                        push_field(&mut fields, &key, &*map.next_value::<Box<RawValue>>()?);
+                    }
+                }
+                fields.push('}');
+                match fields.len() {
+                    1 => fields.insert(0, '{'),
+                    _ => fields.replace_range(..1, "{"),
+                }
+                Ok(MetadataText(fields))
+            }
+        }
+
+        deserializer.deserialize_map(FieldsVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const POD: &str = r#"{
+        "kind": "Pod", "spec": {"a/b": [1, {"c~": "two"}], "big": 12345678901234567890, "precise": 1.10},
+        "apiVersion": "v1",
+        "metadata": {"name": "web-0", "namespace": "default", "uid": "u", "resourceVersion": "7",
+            "managedFields": [{"manager": "kubelet"}], "selfLink": "kept", "labels": {"app": "web"},
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "o", "controller": true}]},
+        "status": {"phase": "Run\u006eing\n"}
+    }"#;
+
+    fn pod() -> Object {
+        Object::from_json(POD).unwrap()
+    }
+
+    #[test]
+    fn keeps_all_but_managed_fields() {
+        let mut expected: Value = serde_json::from_str(POD).unwrap();
+        expected["metadata"].as_object_mut().unwrap().remove("managedFields");
+        let pod = pod();
+        assert_eq!(serde_json::from_str::<Value>(&pod.text()).unwrap(), expected);
+        assert_eq!(serde_json::to_string(&pod).unwrap(), pod.text());
+        assert_eq!(serde_json::to_value(&pod).unwrap(), expected);
+        assert!(pod.text().starts_with(r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-0","#));
+        assert!(pod.text().contains("1.10"), "numbers stay as they were written");
+    }
+
+    #[test]
+    fn is_a_resource() {
+        let pod = pod();
+        assert_eq!((pod.api_version(), pod.kind()), ("v1", "Pod"));
+        assert_eq!(pod.key().to_string(), "default/web-0");
+        assert_eq!((pod.uid(), pod.resource_version(), pod.label("app")), ("u", "7", Some("web")));
+        assert_eq!(pod.controller().unwrap().name, "web");
+        assert!(!pod.is_deleting());
+        assert_eq!(format!("{pod:?}"), "v1 Pod default/web-0");
+    }
+
+    #[test]
+    fn reads_by_pointer() {
+        let pod = pod();
+        assert_eq!(pod.get("/spec/a~1b/0"), Some(1));
+        assert_eq!(pod.get_str("/spec/a~1b/1/c~0").as_deref(), Some("two"));
+        assert_eq!(pod.get_str("/status/phase").as_deref(), Some("Running\n"));
+        assert_eq!(pod.get("/spec/big"), Some(12_345_678_901_234_567_890_u64));
+        assert_eq!(pod.get::<Value>("").unwrap()["metadata"]["selfLink"], "kept");
+        for absent in ["/nope", "/spec/a~1b/2", "/spec/a~1b/x", "/spec/big/0", "spec", "/status/phase/"] {
+            assert_eq!(pod.get::<Value>(absent), None, "{absent}");
+        }
+        assert_eq!(pod.get::<u8>("/status/phase"), None);
+    }
+
+    #[test]
+    fn reads_from_a_value_as_from_text() {
+        let value: Value = serde_json::from_str(POD).unwrap();
+        let from_value: Object = serde_json::from_value(value.clone()).unwrap();
+        assert_eq!(from_value, Object::from_value(&value).unwrap());
+        assert_eq!(from_value.metadata(), pod().metadata());
+        assert_eq!(from_value.parse::<Value>().unwrap(), pod().parse::<Value>().unwrap());
+    }
+
+    #[test]
+    fn set_changes_text_and_metadata() {
+        let mut pod = pod();
+        pod.set("/metadata/annotations/a~1b", "x").unwrap();
+        pod.set("/spec/a~1b/-", json!({"new": true})).unwrap();
+        pod.set("/spec/a~1b/0", 5).unwrap();
+        assert_eq!(pod.annotation("a/b"), Some("x"));
+        assert_eq!(pod.get("/spec/a~1b"), Some(json!([5, {"c~": "two"}, {"new": true}])));
+        pod.edit(|value| value["metadata"]["name"] = json!("other")).unwrap();
+        assert_eq!(pod.name(), "other");
+    }
+
+    #[test]
+    fn a_change_that_makes_it_no_object_changes_nothing() {
+        let mut pod = pod();
+        for (pointer, value) in
+            [("/kind", json!(null)), ("/metadata", json!("x")), ("/apiVersion", json!("a\"b"))]
+        {
+            assert!(pod.set(pointer, value).unwrap_err().is_decode(), "{pointer}");
+        }
+        assert!(pod.set("/spec/big/x", 1).unwrap_err().is_invalid_argument());
+        assert!(pod.set("/spec/a~1b/7", 1).unwrap_err().is_invalid_argument());
+        assert_eq!(pod, super::tests::pod());
+    }
+
+    #[test]
+    fn what_has_no_kind_is_no_object() {
+        for json in
+            ["[]", "{}", r#"{"kind":"Pod","metadata":{}}"#, r#"{"apiVersion":"v1","kind":"Pod"}"#, "1"]
+        {
+            assert!(Object::from_json(json).unwrap_err().is_decode(), "{json}");
+        }
+        let bare = Object::new("apps/v1", "Deployment", ObjectMeta::named("web")).unwrap();
+        assert_eq!((bare.api_version(), bare.kind(), bare.name()), ("apps/v1", "Deployment", "web"));
+        let empty = Object::from_json(r#"{"kind":"Pod","apiVersion":"v1","metadata":{}}"#).unwrap();
+        assert_eq!(empty.text(), r#"{"apiVersion":"v1","kind":"Pod","metadata":{}}"#);
     }
 }
