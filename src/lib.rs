@@ -1,13 +1,29 @@
 //! SKELETON: crate docs are written with the README.
 
+pub mod cache;
+pub mod client;
+pub mod config;
 pub mod object;
+pub mod types;
 pub mod wire;
+pub mod workqueue;
 
+mod backoff;
 mod clock;
 mod error;
+mod http;
 mod stop;
 
+pub use cache::{
+    Handler, Handlers, Informer, InformerFactory, ListMode, Lister, Registration, enqueue,
+};
+pub use client::{
+    Api, Client, DeleteParams, Deletion, ListParams, Patch, PatchParams, PostParams, WatchParams,
+};
 pub use clock::{Clock, Timer};
+#[cfg(feature = "kubeconfig")]
+pub use config::KubeconfigOptions;
+pub use config::Config;
 pub use error::{Error, OptionalExt, Result, Unfit};
 pub use object::{
     ApiResource, List, ListMeta, Map, Object, ObjectKey, ObjectMeta, OwnerReference, Resource, Scope,
@@ -15,3 +31,4 @@ pub use object::{
 };
 pub use stop::{OnStop, Stop};
 pub use wire::{Bookmark, WatchEvent};
+pub use workqueue::{Action, RateLimiter, WorkQueue, WorkerPool};

@@ -1,0 +1,287 @@
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+
+/// A token file is read again after this time: client-go's period of a minute less its leeway of 10 s.
+const REREAD: Duration = Duration::from_secs(50);
+/// When a token file that could not be read again is tried next.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// Text that never shows in `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Arc<str>);
+
+impl Secret {
+    /// Keeps a secret.
+    #[must_use]
+    pub fn new(secret: impl AsRef<str>) -> Self {
+        Self(secret.as_ref().into())
+    }
+
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// What tells the API server who we are, beside a client certificate: the `Authorization` header of each request.
+///
+/// Clones share what was read from files.
+#[derive(Clone)]
+pub struct Credentials(Arc<Kind>);
+
+enum Kind {
+    None,
+    Token(Secret),
+    File(TokenFile),
+    Basic { user: String, header: Secret },
+}
+
+struct TokenFile {
+    path: PathBuf,
+    /// The header to send while the file has never been read.
+    fallback: Option<Secret>,
+    /// Never held while the file is read.
+    cached: Mutex<Cached>,
+}
+
+#[derive(Default)]
+struct Cached {
+    header: Option<Secret>,
+    /// When to read again; none: at once.
+    due: Option<Instant>,
+}
+
+impl Credentials {
+    /// No header is sent.
+    #[must_use]
+    pub fn none() -> Self {
+        Self(Arc::new(Kind::None))
+    }
+
+    /// A bearer token, sent as it is.
+    ///
+    /// # Errors
+    /// It is empty, or holds a character that a header cannot carry.
+    pub fn token(token: &str) -> Result<Self> {
+        Ok(Self(Arc::new(Kind::Token(bearer(token)?))))
+    }
+
+    /// A bearer token in a file, white space around it removed. The file is read again at least once a minute and
+    /// after an answer of 401. If that fails, the last good token is used on, and a warning is logged.
+    #[must_use]
+    pub fn token_file(path: impl Into<PathBuf>) -> Self {
+        Self::token_file_or(path.into(), None)
+    }
+
+    /// As [`token_file`](Self::token_file), with a token to use until the file can be read.
+    #[cfg(feature = "kubeconfig")]
+    pub(super) fn token_file_with_fallback(path: PathBuf, token: &str) -> Result<Self> {
+        Ok(Self::token_file_or(path, Some(bearer(token)?)))
+    }
+
+    fn token_file_or(path: PathBuf, fallback: Option<Secret>) -> Self {
+        Self(Arc::new(Kind::File(TokenFile { path, fallback, cached: Mutex::default() })))
+    }
+
+    /// A user and password. An empty user sends nothing, as in client-go.
+    #[must_use]
+    pub fn basic(user: &str, password: &str) -> Self {
+        if user.is_empty() {
+            return Self::none();
+        }
+        let pair = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
+        Self(Arc::new(Kind::Basic { user: user.into(), header: Secret::new(format!("Basic {pair}")) }))
+    }
+
+    /// The value of the `Authorization` header; may read a file.
+    ///
+    /// # Errors
+    /// The token file has never been read with success, and cannot be now.
+    pub(crate) fn authorization(&self, clock: &Clock) -> Result<Option<String>> {
+        match &*self.0 {
+            Kind::None => Ok(None),
+            Kind::Token(header) | Kind::Basic { header, .. } => Ok(Some(header.expose().into())),
+            Kind::File(file) => file.header(clock).map(|header| Some(header.expose().into())),
+        }
+    }
+
+    /// Reads the token file again for the next request: the server did not accept the token.
+    pub(crate) fn refresh(&self) {
+        if let Kind::File(file) = &*self.0 {
+            file.lock().due = None;
+        }
+    }
+
+    /// Whether the token file, if there is one, can be read now.
+    pub(super) fn check_file(&self) -> Result<()> {
+        match &*self.0 {
+            Kind::File(file) => file.read().map(drop),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Default for Credentials {
+    fn default() -> Self {
+        Self::none()
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.0 {
+            Kind::None => f.write_str("None"),
+            Kind::Token(token) => write!(f, "Token({token:?})"),
+            Kind::File(file) => write!(f, "TokenFile({:?})", file.path),
+            Kind::Basic { user, header } => write!(f, "Basic({user:?}, {header:?})"),
+        }
+    }
+}
+
+impl TokenFile {
+    fn header(&self, clock: &Clock) -> Result<Secret> {
+        let now = clock.now();
+        let last = {
+            let cached = self.lock();
+            match (&cached.header, cached.due) {
+                (Some(header), Some(due)) if now < due => return Ok(header.clone()),
+                (header, _) => header.clone(),
+            }
+        };
+        match self.read() {
+            Ok(header) => {
+                *self.lock() = Cached { header: Some(header.clone()), due: Some(now + REREAD) };
+                Ok(header)
+            }
+            Err(error) => {
+                let Some(good) = last.or_else(|| self.fallback.clone()) else { return Err(error) };
+                log::warn!("{error}; using the last token");
+                *self.lock() = Cached { header: Some(good.clone()), due: Some(now + RETRY) };
+                Ok(good)
+            }
+        }
+    }
+
+    fn read(&self) -> Result<Secret> {
+        let failed = |what: &str| Error::config(format!("token file {}{what}", self.path.display()));
+        let token = std::fs::read_to_string(&self.path).map_err(|error| failed("").with_source(error))?;
+        match token.trim() {
+            "" => Err(failed(" is empty")),
+            token => bearer(token).map_err(|error| error.context(failed("").to_string())),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Cached> {
+        self.cached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn bearer(token: &str) -> Result<Secret> {
+    if token.is_empty() {
+        return Err(Error::config("the token is empty"));
+    }
+    if !fits_header(token) {
+        return Err(Error::config("the token holds a control character, which no header can carry"));
+    }
+    Ok(Secret::new(format!("Bearer {token}")))
+}
+
+/// Whether a header can carry the text, as bytes: anything but control characters.
+pub(super) fn fits_header(text: &str) -> bool {
+    !text.bytes().any(|byte| (byte < b' ' && byte != b'\t') || byte == 0x7f)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Dir;
+    use super::*;
+
+    fn sent(credentials: &Credentials, clock: &Clock) -> String {
+        credentials.authorization(clock).unwrap().unwrap()
+    }
+
+    #[test]
+    fn headers_of_tokens_and_passwords() {
+        let clock = Clock::manual();
+        assert_eq!(Credentials::none().authorization(&clock).unwrap(), None);
+        assert_eq!(sent(&Credentials::token("abc").unwrap(), &clock), "Bearer abc");
+        assert_eq!(sent(&Credentials::basic("bob", "s3cret"), &clock), "Basic Ym9iOnMzY3JldA==");
+        assert_eq!(Credentials::basic("", "s3cret").authorization(&clock).unwrap(), None);
+    }
+
+    #[test]
+    fn a_token_cannot_smuggle_in_a_header() {
+        for token in ["", "a\nX-Evil: 1", "a\r", "a\0", "a\x7f"] {
+            let error = Credentials::token(token).unwrap_err().to_string();
+            assert!(error.starts_with("the token ") && !error.contains("Evil"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_rotated_token_file_is_used_within_a_minute() {
+        let (dir, clock) = (Dir::new(), Clock::manual());
+        let credentials = Credentials::token_file(dir.write("token", " one\n"));
+        assert_eq!(sent(&credentials, &clock), "Bearer one");
+        dir.write("token", "two\n");
+        clock.advance(Duration::from_secs(49));
+        assert_eq!(sent(&credentials, &clock), "Bearer one");
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(sent(&credentials.clone(), &clock), "Bearer two");
+    }
+
+    #[test]
+    fn refresh_reads_the_token_file_at_once() {
+        let (dir, clock) = (Dir::new(), Clock::manual());
+        let credentials = Credentials::token_file(dir.write("token", "one"));
+        assert_eq!(sent(&credentials, &clock), "Bearer one");
+        dir.write("token", "two");
+        credentials.clone().refresh();
+        assert_eq!(sent(&credentials, &clock), "Bearer two");
+    }
+
+    #[test]
+    fn the_last_good_token_outlives_its_file() {
+        let (dir, clock) = (Dir::new(), Clock::manual());
+        let credentials = Credentials::token_file(dir.write("token", "one"));
+        assert_eq!(sent(&credentials, &clock), "Bearer one");
+        dir.write("token", "\n");
+        clock.advance(Duration::from_secs(60));
+        assert_eq!(sent(&credentials, &clock), "Bearer one");
+        dir.write("token", "two");
+        clock.advance(Duration::from_secs(10));
+        assert_eq!(sent(&credentials, &clock), "Bearer two");
+    }
+
+    #[test]
+    fn a_token_file_that_was_never_good_is_an_error() {
+        let (dir, clock) = (Dir::new(), Clock::manual());
+        let empty = dir.write("token", " \n");
+        let error = Credentials::token_file(&empty).authorization(&clock).unwrap_err().to_string();
+        assert_eq!(error, format!("token file {} is empty", empty.display()));
+        let error = Credentials::token_file(dir.path("gone")).authorization(&clock).unwrap_err().to_string();
+        assert!(error.contains("gone"), "{error}");
+    }
+
+    #[test]
+    fn debug_shows_no_secret() {
+        let shown = format!(
+            "{:?} {:?} {:?}",
+            Secret::new("hidden"),
+            Credentials::token("hidden").unwrap(),
+            Credentials::basic("bob", "hidden")
+        );
+        assert_eq!(shown, r#"*** Token(***) Basic("bob", ***)"#);
+    }
+}
