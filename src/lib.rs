@@ -5,6 +5,7 @@ pub mod object;
 mod clock;
 mod error;
 mod stop;
+mod workqueue;
 
 pub use clock::{Clock, Timer};
 pub use error::{Error, OptionalExt, Result};
@@ -13,3 +14,7 @@ pub use object::{
     nullable,
 };
 pub use stop::{OnStop, Stop};
+pub use workqueue::{
+    Action, BucketRateLimiter, ItemExponentialFailure, ItemFastSlow, MaxOf, RateLimit, RateLimiter, Work,
+    WorkQueue, WorkerOptions, WorkerPool,
+};

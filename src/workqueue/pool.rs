@@ -1,0 +1,227 @@
+use std::any::Any;
+use std::fmt::{Debug, Display};
+use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use log::{error, warn};
+
+use super::queue::WorkQueue;
+use crate::error::{Error, Kind, Result};
+use crate::stop::Stop;
+
+const TARGET: &str = "listwatch::workqueue";
+
+/// What to do with a key that was worked on successfully.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Action {
+    requeue_after: Option<Duration>,
+}
+
+impl Action {
+    /// Run again after `delay`, even if nothing changes. The earliest wins if the key waits already.
+    pub fn requeue(delay: Duration) -> Self {
+        Self { requeue_after: Some(delay) }
+    }
+
+    /// Do nothing until the key is added again.
+    pub fn await_change() -> Self {
+        Self { requeue_after: None }
+    }
+
+    /// The delay of [`requeue`](Self::requeue).
+    #[must_use]
+    pub fn requeue_after(self) -> Option<Duration> {
+        self.requeue_after
+    }
+}
+
+/// Threads that take keys from a [`WorkQueue`] and call a function with each.
+///
+/// A key is with one thread at a time. What happens after the function has returned:
+///
+/// - `Ok` [forgets](WorkQueue::forget) earlier failures of the key, and for [`Action::requeue`]
+///   [adds it after](WorkQueue::add_after) the delay.
+/// - `Err` is logged as a warning with the key, the number of the try and when the next comes, and the key is
+///   [added rate limited](WorkQueue::add_rate_limited).
+/// - A panic is caught, logged as an error and counts as a failure of that key. (Not with `panic = "abort"`, which
+///   ends the process.)
+///
+/// The threads end when `stop` is stopped, after the calls that run; or when the queue is shut down, after all that
+/// is queued. [`join`](Self::join) waits for that. Dropping the pool stops it and waits for the calls that run.
+///
+/// The threads are named `listwatch-worker-0` and so on. Each has the stack of any thread of the standard library: 2
+/// MiB of address space, of which only what is used takes memory; `RUST_MIN_STACK` sets another size.
+///
+/// ```
+/// # use listwatch::{Action, ObjectKey, RateLimiter, Stop, WorkQueue, WorkerPool};
+/// let (stop, queue) = (Stop::new(), WorkQueue::<ObjectKey>::new(RateLimiter::default()));
+/// let workers = WorkerPool::start(4, &queue, &stop, |key| -> Result<Action, std::io::Error> {
+///     println!("{key} changed");
+///     Ok(Action::await_change())
+/// })?;
+/// queue.add(ObjectKey::namespaced("default", "web-0"));
+/// queue.shut_down(); // or stop.stop()
+/// workers.join();
+/// # Ok::<(), listwatch::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "dropping the pool stops it"]
+pub struct WorkerPool {
+    /// The pool's own: ends it when dropped.
+    stop: Stop,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl WorkerPool {
+    /// Starts `threads` threads (at least one) with the default [`WorkerOptions`].
+    ///
+    /// The error of `work` is only logged, so anything that prints will do: `listwatch::Error`, `anyhow::Error`,
+    /// `String`. It is printed with `{:#}`.
+    ///
+    /// # Errors
+    /// If the system gives no more threads; then none is left running.
+    pub fn start<T, E, F>(threads: usize, queue: &WorkQueue<T>, stop: &Stop, work: F) -> Result<Self>
+    where
+        T: Clone + Eq + Hash + Debug + Send + 'static,
+        E: Display,
+        F: Fn(&T) -> Result<Action, E> + Send + Sync + 'static,
+    {
+        WorkerOptions::default().start(threads, queue, stop, work)
+    }
+
+    /// Waits until all threads have ended: until the pool's `stop` is stopped or its queue is shut down, and the work
+    /// that this lets finish is done.
+    pub fn join(mut self) {
+        self.join_threads();
+    }
+
+    fn join_threads(&mut self) {
+        for thread in self.threads.drain(..) {
+            // A worker that drops its own pool cannot wait for itself.
+            if thread.thread().id() != thread::current().id() {
+                let _ = thread.join(); // panics are caught inside
+            }
+        }
+    }
+}
+
+impl Drop for WorkerPool {
+    fn drop(&mut self) {
+        if !self.threads.is_empty() {
+            self.stop.stop();
+            self.join_threads();
+        }
+    }
+}
+
+/// How a [`WorkerPool`] works.
+///
+/// ```
+/// # use listwatch::{Action, RateLimiter, Stop, WorkQueue, WorkerOptions};
+/// # let (stop, queue) = (Stop::new(), WorkQueue::<u32>::new(RateLimiter::default()));
+/// let workers = WorkerOptions::default().max_retries(5).start(2, &queue, &stop, |number| {
+///     if *number < 10 { Ok(Action::await_change()) } else { Err("too big") }
+/// })?;
+/// # Ok::<(), listwatch::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct WorkerOptions {
+    max_retries: Option<u32>,
+}
+
+impl WorkerOptions {
+    /// Give a key up after its first failure and `retries` more in a row: logged as an error, and the key is
+    /// forgotten until it is added again. Without this, a key is retried for ever.
+    pub fn max_retries(mut self, retries: u32) -> Self {
+        self.max_retries = Some(retries);
+        self
+    }
+
+    /// As [`WorkerPool::start`], with these options.
+    ///
+    /// # Errors
+    /// If the system gives no more threads; then none is left running.
+    pub fn start<T, E, F>(
+        self,
+        threads: usize,
+        queue: &WorkQueue<T>,
+        stop: &Stop,
+        work: F,
+    ) -> Result<WorkerPool>
+    where
+        T: Clone + Eq + Hash + Debug + Send + 'static,
+        E: Display,
+        F: Fn(&T) -> Result<Action, E> + Send + Sync + 'static,
+    {
+        let mut pool = WorkerPool { stop: stop.child(), threads: Vec::new() };
+        let work = Arc::new(work);
+        for number in 0..threads.max(1) {
+            let worker = Worker { queue: queue.clone(), work: work.clone(), max_retries: self.max_retries };
+            let stop = pool.stop.clone();
+            let name = format!("listwatch-worker-{number}");
+            let thread = thread::Builder::new().name(name).spawn(move || worker.run(&stop));
+            pool.threads
+                .push(thread.map_err(|e| Error::new(Kind::Limit, "start a worker thread").with_source(e))?);
+        }
+        Ok(pool)
+    }
+}
+
+struct Worker<T, F> {
+    queue: WorkQueue<T>,
+    work: Arc<F>,
+    max_retries: Option<u32>,
+}
+
+impl<T, E, F> Worker<T, F>
+where
+    T: Clone + Eq + Hash + Debug + Send + 'static,
+    E: Display,
+    F: Fn(&T) -> Result<Action, E>,
+{
+    fn run(&self, stop: &Stop) {
+        while let Some(key) = self.queue.next(stop) {
+            // The error is printed in there too: that is code of the user as well.
+            let run = || (self.work)(&key).map_err(|error| format!("{error:#}"));
+            match catch_unwind(AssertUnwindSafe(run)) {
+                Ok(Ok(action)) => {
+                    self.queue.forget(&key);
+                    if let Some(delay) = action.requeue_after {
+                        self.queue.add_after(key.clone(), delay);
+                    }
+                }
+                Ok(Err(error)) => self.failed(&key, &error),
+                Err(panic) => {
+                    error!(target: TARGET, "work on {:?} panicked: {}", *key, message(&*panic));
+                    self.failed(&key, "panicked");
+                }
+            }
+        }
+    }
+
+    fn failed(&self, key: &T, error: &str) {
+        let tries = self.queue.num_requeues(key).saturating_add(1);
+        if self.max_retries.is_some_and(|max| tries > max) {
+            self.queue.forget(key);
+            error!(target: TARGET, "work on {key:?} failed, try {tries}, given up: {error}");
+        } else if self.queue.is_shut_down() {
+            error!(target: TARGET, "work on {key:?} failed, try {tries}, given up as the queue is shut down: {error}");
+        } else {
+            let next = self.queue.add_rate_limited(key.clone());
+            warn!(target: TARGET, "work on {key:?} failed, try {tries}, next in {next:?}: {error}");
+        }
+    }
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("(no message)")
+}
