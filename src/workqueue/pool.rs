@@ -225,3 +225,192 @@ fn message(panic: &(dyn Any + Send)) -> &str {
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("(no message)")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    use crossbeam_channel::{Receiver, bounded, unbounded};
+
+    use super::super::rate_limit::RateLimiter;
+    use super::*;
+    use crate::clock::Clock;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn queue() -> (WorkQueue<u32>, Clock, Stop) {
+        let clock = Clock::manual();
+        (WorkQueue::with_clock(RateLimiter::default(), clock.clone()), clock, Stop::new())
+    }
+
+    /// A pool of one thread that answers what `results` says, for each key in its order; then `Ok`.
+    fn scripted(
+        options: WorkerOptions,
+        queue: &WorkQueue<u32>,
+        stop: &Stop,
+        results: Vec<Result<Action, &'static str>>,
+    ) -> (WorkerPool, Receiver<u32>) {
+        let (sender, runs) = unbounded();
+        let results = Mutex::new(results.into_iter());
+        let pool = options.start(1, queue, stop, move |key| {
+            sender.send(*key).unwrap();
+            let result = results.lock().unwrap().next(); // a panic must not poison it
+            match result {
+                Some(Err("panic")) => panic!("as asked"),
+                Some(result) => result,
+                None => Ok(Action::await_change()),
+            }
+        });
+        (pool.unwrap(), runs)
+    }
+
+    /// Lets time pass until `key` runs next, and says how long that was; needs the one worker to have ended its run.
+    fn next_run(queue: &WorkQueue<u32>, clock: &Clock, runs: &Receiver<u32>) -> Duration {
+        queue.wait_until_unused();
+        let start = clock.now();
+        loop {
+            clock.advance(MS);
+            if !queue.is_empty() || queue.in_use() || !runs.is_empty() {
+                runs.recv().unwrap();
+                return clock.now() - start;
+            }
+        }
+    }
+
+    #[test]
+    fn failures_and_panics_are_retried_with_backoff_and_success_forgets() {
+        let (queue, clock, stop) = queue();
+        let results = vec![Err("no"), Err("panic"), Err("no"), Ok(Action::requeue(50 * MS)), Err("no")];
+        let (pool, runs) = scripted(WorkerOptions::default(), &queue, &stop, results);
+        queue.add(7);
+        assert_eq!(runs.recv().unwrap(), 7);
+        let wait = || next_run(&queue, &clock, &runs).as_millis();
+        assert_eq!([wait(), wait(), wait()], [5, 10, 20]);
+        assert_eq!(wait(), 50, "the requeue of the success");
+        assert_eq!(wait(), 5, "failures count from the start again");
+        queue.shut_down();
+        pool.join();
+        assert_eq!(queue.num_requeues(&7), 0);
+    }
+
+    #[test]
+    fn a_key_is_given_up_after_its_retries_and_starts_anew_when_added() {
+        let (queue, clock, stop) = queue();
+        let (pool, runs) =
+            scripted(WorkerOptions::default().max_retries(2), &queue, &stop, vec![Err("no"); 4]);
+        queue.add(7);
+        runs.recv().unwrap();
+        next_run(&queue, &clock, &runs);
+        next_run(&queue, &clock, &runs);
+        queue.wait_until_unused();
+        clock.advance(3_600_000 * MS);
+        assert!(queue.is_empty() && !queue.in_use() && runs.is_empty());
+        assert_eq!(queue.num_requeues(&7), 0);
+        queue.add(7);
+        runs.recv().unwrap();
+        assert_eq!(next_run(&queue, &clock, &runs), 5 * MS);
+        drop(pool);
+    }
+
+    #[test]
+    fn a_panic_ends_neither_the_thread_nor_other_keys() {
+        let (queue, _, stop) = queue();
+        let (pool, runs) = scripted(WorkerOptions::default(), &queue, &stop, vec![Err("panic"); 3]);
+        (0..5).for_each(|key| queue.add(key));
+        queue.shut_down();
+        pool.join();
+        assert_eq!(runs.try_iter().collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn issue_117_no_thread_is_left_after_join() {
+        for end in [|queue: &WorkQueue<u32>, _: &Stop| queue.shut_down(), |_: &_, stop: &Stop| stop.stop()] {
+            let ((queue, _, stop), alive) = (queue(), Arc::new(()));
+            let held = alive.clone();
+            let pool = WorkerPool::start(4, &queue, &stop, move |_| {
+                let _held = &held;
+                Ok::<_, Error>(Action::await_change())
+            });
+            end(&queue, &stop);
+            pool.unwrap().join();
+            assert_eq!(Arc::strong_count(&alive), 1);
+        }
+    }
+
+    #[test]
+    fn stop_and_drop_let_the_running_call_finish_and_start_no_other() {
+        for dropped in [false, true] {
+            let (queue, _, stop) = queue();
+            let ((started, start), (release, go)) = (bounded::<()>(1), bounded::<()>(0));
+            let finished = Arc::new(AtomicUsize::new(0));
+            let count = finished.clone();
+            let pool = WorkerPool::start(1, &queue, &stop, move |_| -> Result<Action, String> {
+                started.send(()).unwrap();
+                go.recv().unwrap();
+                count.fetch_add(1, Ordering::SeqCst);
+                Ok(Action::await_change())
+            })
+            .unwrap();
+            queue.add(1);
+            queue.add(2);
+            start.recv().unwrap();
+            let pool_stop = pool.stop.clone();
+            thread::scope(|scope| {
+                if !dropped {
+                    stop.stop();
+                }
+                let end = scope.spawn(|| if dropped { drop(pool) } else { pool.join() });
+                pool_stop.wait();
+                release.send(()).unwrap();
+                end.join().unwrap();
+            });
+            assert_eq!(finished.load(Ordering::SeqCst), 1);
+            assert_eq!((queue.len(), stop.is_stopped()), (1, !dropped));
+        }
+    }
+
+    #[test]
+    fn keys_run_side_by_side_and_one_key_never_does() {
+        let (queue, _, stop) = queue();
+        let (entered, both) = bounded::<u32>(0);
+        let busy = [(); 2].map(|()| AtomicBool::new(false));
+        let pool = WorkerPool::start(4, &queue, &stop, move |key| -> Result<Action, String> {
+            assert!(!busy[*key as usize].swap(true, Ordering::SeqCst));
+            entered.send(*key).unwrap(); // until the test has seen it
+            busy[*key as usize].store(false, Ordering::SeqCst);
+            Ok(Action::await_change())
+        })
+        .unwrap();
+        queue.add(0);
+        queue.add(1);
+        // Both have to be taken before either is let go on.
+        while queue.len() > 0 {
+            thread::yield_now();
+        }
+        queue.add(0);
+        queue.add(0);
+        let mut seen = [(); 3].map(|()| both.recv().unwrap());
+        seen.sort_unstable();
+        assert_eq!(seen, [0, 0, 1]);
+        queue.shut_down();
+        pool.join();
+        assert_eq!(queue.num_requeues(&0), 0, "no call has panicked");
+    }
+
+    #[test]
+    fn a_worker_may_drop_its_own_pool() {
+        let (queue, _, stop) = queue();
+        let slot = Arc::new(Mutex::new(None::<WorkerPool>));
+        let (ended, end) = bounded(1);
+        let own = slot.clone();
+        let pool = WorkerPool::start(2, &queue, &stop, move |_| -> Result<Action, String> {
+            drop(own.lock().unwrap().take());
+            ended.send(()).unwrap();
+            Ok(Action::await_change())
+        });
+        *slot.lock().unwrap() = Some(pool.unwrap());
+        queue.add(1);
+        end.recv().unwrap();
+    }
+}
