@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use log::{error, warn};
+use log::{Level, error, log};
 
 use super::queue::WorkQueue;
 use crate::error::{Error, Kind, Result};
@@ -195,25 +195,22 @@ where
                         self.queue.add_after(key.clone(), delay);
                     }
                 }
-                Ok(Err(error)) => self.failed(&key, &error),
+                Ok(Err(error)) => self.failed(&key, Level::Warn, &error),
                 Err(panic) => {
-                    error!(target: TARGET, "work on {:?} panicked: {}", *key, message(&*panic));
-                    self.failed(&key, "panicked");
+                    self.failed(&key, Level::Error, &format!("panicked: {}", message(&*panic)));
                 }
             }
         }
     }
 
-    fn failed(&self, key: &T, error: &str) {
+    fn failed(&self, key: &T, level: Level, error: &str) {
         let tries = self.queue.num_requeues(key).saturating_add(1);
         if self.max_retries.is_some_and(|max| tries > max) {
             self.queue.forget(key);
             error!(target: TARGET, "work on {key:?} failed, try {tries}, given up: {error}");
-        } else if self.queue.is_shut_down() {
-            error!(target: TARGET, "work on {key:?} failed, try {tries}, given up as the queue is shut down: {error}");
         } else {
             let next = self.queue.add_rate_limited(key.clone());
-            warn!(target: TARGET, "work on {key:?} failed, try {tries}, next in {next:?}: {error}");
+            log!(target: TARGET, level, "work on {key:?} failed, try {tries}, next in {next:?}: {error}");
         }
     }
 }
@@ -324,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn issue_117_no_thread_is_left_after_join() {
+    fn issue_kubernetes_135072_no_thread_is_left_after_join() {
         for end in [|queue: &WorkQueue<u32>, _: &Stop| queue.shut_down(), |_: &_, stop: &Stop| stop.stop()] {
             let ((queue, _, stop), alive) = (queue(), Arc::new(()));
             let held = alive.clone();
@@ -385,7 +382,7 @@ mod tests {
         queue.add(0);
         queue.add(1);
         // Both have to be taken before either is let go on.
-        while queue.len() > 0 {
+        while !queue.is_empty() {
             thread::yield_now();
         }
         queue.add(0);

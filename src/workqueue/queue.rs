@@ -494,15 +494,15 @@ mod tests {
     }
 
     #[test]
-    fn issue_119_an_item_added_many_times_is_handed_out_once_and_in_order() {
+    fn issue_kube_rs_318_an_item_added_many_times_is_handed_out_once_and_in_order() {
         let (queue, _) = queue();
-        [3, 1, 3, 2, 1].map(|item| queue.add(item));
+        [3, 1, 3, 2, 1].into_iter().for_each(|item| queue.add(item));
         assert_eq!(queue.len(), 3);
         assert_eq!(take_all(&queue), [3, 1, 2]);
     }
 
     #[test]
-    fn issue_119_an_item_added_while_worked_on_runs_exactly_once_more() {
+    fn issue_kube_rs_318_an_item_added_while_worked_on_runs_exactly_once_more() {
         let (queue, _) = queue();
         queue.add(1);
         assert_eq!(queue.try_get(), Some(1));
@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn issue_116_done_of_what_nobody_works_on_does_nothing() {
+    fn issue_kubernetes_141079_done_of_what_nobody_works_on_does_nothing() {
         let (queue, _) = queue();
         queue.done(&1);
         queue.add(1);
@@ -558,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn issue_115_an_item_that_waits_or_is_queued_costs_no_token() {
+    fn issue_controller_runtime_1594_an_item_that_waits_or_is_queued_costs_no_token() {
         let clock = Clock::manual();
         let queue = WorkQueue::with_clock(BucketRateLimiter::new(100 * MS, 1), clock.clone());
         assert_eq!(queue.add_rate_limited(0), Duration::ZERO);
@@ -573,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn issue_115_an_item_that_will_run_again_at_once_costs_no_token() {
+    fn issue_controller_runtime_1594_an_item_that_will_run_again_at_once_costs_no_token() {
         let (queue, _) = queue();
         queue.add(1);
         queue.try_get().unwrap();
@@ -617,7 +617,7 @@ mod tests {
     }
 
     #[test]
-    fn issue_117_after_shut_down_what_is_queued_comes_out_and_nothing_goes_in() {
+    fn issue_kubernetes_131200_after_shut_down_what_is_queued_comes_out_and_nothing_goes_in() {
         let ((queue, clock), stop) = (queue(), Stop::new());
         queue.add(1);
         queue.add(2);
@@ -635,7 +635,7 @@ mod tests {
     }
 
     #[test]
-    fn issue_117_shut_down_and_stop_wake_all_who_wait() {
+    fn issue_kubernetes_119554_shut_down_and_stop_wake_all_who_wait() {
         for end in [|queue: &WorkQueue<u32>, _: &Stop| queue.shut_down(), |_: &_, stop: &Stop| stop.stop()] {
             let ((queue, _), stop) = (queue(), Stop::new());
             thread::scope(|scope| {
@@ -647,6 +647,20 @@ mod tests {
                 }
             });
             assert_eq!(Arc::strong_count(&queue.0), 1, "no hook is left with the token");
+        }
+    }
+
+    #[test]
+    fn stop_is_not_missed_by_one_who_is_about_to_wait() {
+        let (queue, _) = queue();
+        for round in 0..300 {
+            let stop = Stop::new();
+            thread::scope(|scope| {
+                let thread = scope.spawn(|| queue.get(&stop));
+                (0..round).for_each(|_| std::hint::spin_loop());
+                stop.stop();
+                assert_eq!(thread.join().unwrap(), None);
+            });
         }
     }
 
@@ -734,7 +748,7 @@ mod tests {
     }
 
     #[test]
-    fn issue_116_drain_waits_for_queued_and_for_work_in_progress() {
+    fn issue_kubernetes_141079_drain_waits_for_queued_and_for_work_in_progress() {
         let ((queue, _), stop) = (queue(), Stop::new());
         (0..3).for_each(|item| queue.add(item));
         let drained = AtomicBool::new(false);
@@ -761,7 +775,7 @@ mod tests {
     }
 
     #[test]
-    fn issue_116_drain_waits_for_the_second_run_of_an_item() {
+    fn issue_kubernetes_141079_drain_waits_for_the_second_run_of_an_item() {
         let ((queue, _), stop) = (queue(), Stop::new());
         queue.add(1);
         let work = queue.next(&stop).unwrap();
@@ -840,9 +854,9 @@ mod tests {
         thread::scope(|scope| {
             let workers = [(); 4].map(|()| scope.spawn(work));
             let tellers = [1, 2, 3].map(|seed| scope.spawn(move || tell(seed)));
-            tellers.map(|thread| thread.join().unwrap());
+            tellers.into_iter().for_each(|thread| thread.join().unwrap());
             assert!(queue.shut_down_with_drain(&stop));
-            workers.map(|thread| thread.join().unwrap());
+            workers.into_iter().for_each(|thread| thread.join().unwrap());
         });
         for (told, seen) in told.iter().zip(&seen) {
             assert_eq!(told.load(Ordering::SeqCst), seen.load(Ordering::SeqCst));
