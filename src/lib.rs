@@ -1,6 +1,7 @@
 //! SKELETON: crate docs are written with the README.
 
 pub mod object;
+pub mod types;
 
 mod clock;
 mod error;
@@ -9,7 +10,8 @@ mod stop;
 pub use clock::{Clock, Timer};
 pub use error::{Error, OptionalExt, Result};
 pub use object::{
-    ApiResource, Map, ObjectKey, ObjectMeta, OwnerReference, Resource, Scope, StaticResource, Status, Whole,
-    nullable,
+    ApiResource, FieldRequirement, FieldSelector, IntOrString, LabelSelector, LabelSelectorRequirement, Map,
+    MicroTime, ObjectKey, ObjectMeta, Operator, OwnerReference, Quantity, Requirement, Resource, Scope, Selector,
+    StaticResource, Status, Time, Whole, nullable,
 };
 pub use stop::{OnStop, Stop};
