@@ -26,8 +26,8 @@ pub use config::KubeconfigOptions;
 pub use config::Config;
 pub use error::{Error, OptionalExt, Result, Unfit};
 pub use object::{
-    ApiResource, List, ListMeta, Map, Object, ObjectKey, ObjectMeta, OwnerReference, Resource, Scope,
-    StaticResource, Status, Whole, nullable,
+    ApiResource, FieldSelector, IntOrString, LabelSelector, List, ListMeta, Map, MicroTime, Object, ObjectKey,
+    ObjectMeta, OwnerReference, Quantity, Resource, Scope, Selector, StaticResource, Status, Time, Whole, nullable,
 };
 pub use stop::{OnStop, Stop};
 pub use wire::{Bookmark, WatchEvent};

@@ -1,25 +1,31 @@
 //! What travels between the API server and a program: objects of any kind, what all of them share, and the server's
 //! answers.
 
+mod int_or_string;
 mod key;
 mod list;
 mod map;
 mod meta;
 mod object;
+mod quantity;
 mod resource;
+mod selector;
 mod status;
 mod text;
 mod time;
 
+pub use int_or_string::IntOrString;
 pub use key::ObjectKey;
 pub use list::{List, ListMeta};
 pub use map::Map;
 pub use meta::{ObjectMeta, OwnerReference};
 pub use object::Object;
+pub use quantity::Quantity;
 pub use resource::{ApiResource, Resource, Scope, StaticResource, Whole};
+pub use selector::{FieldRequirement, FieldSelector, LabelSelector, LabelSelectorRequirement, Operator, Requirement, Selector};
 pub use status::{Status, StatusCause, StatusDetails, StatusMeta};
 pub(crate) use text::Text;
-pub use time::Time;
+pub use time::{MicroTime, Time};
 
 /// Reads null as the default value: `#[serde(default, deserialize_with = "listwatch::nullable")]`.
 ///
@@ -33,4 +39,26 @@ where
     T: serde::Deserialize<'de> + Default,
 {
     Ok(<Option<T> as serde::Deserialize>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// As [`nullable`], for lists: without the spare room that decoding leaves, which for one owner reference would be
+/// three more.
+pub(crate) fn list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: serde::Deserialize<'de>,
+{
+    let mut list = nullable::<D, Vec<T>>(deserializer)?;
+    list.shrink_to_fit();
+    Ok(list)
+}
+
+/// The start of a text that came from outside, quoted, for a message.
+fn excerpt(text: &str) -> String {
+    const LONGEST: usize = 80;
+    if text.len() <= LONGEST {
+        return format!("{text:?}");
+    }
+    let end = (0..=LONGEST).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    format!("{:?}…", &text[..end])
 }

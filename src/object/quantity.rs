@@ -1,0 +1,258 @@
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::str::FromStr;
+
+use serde::de::{self, Deserialize, Deserializer, Visitor};
+use serde::ser::{Serialize, Serializer};
+
+use super::excerpt;
+use crate::error::Error;
+
+const NANO: i128 = 1_000_000_000;
+
+/// An amount of a resource: `500m` of a CPU, `1.5Gi` of memory. `resource.Quantity` upstream.
+///
+/// It keeps the text that was given and is written with it. Compared, hashed and counted by its value: `1Gi` equals
+/// `1024Mi`. As upstream, a value finer than 10⁻⁹ is rounded away from zero to that, and with a binary suffix its size
+/// is at most 2⁶³−1. Sizes above 1.7·10²⁹ count as that.
+///
+/// ```
+/// # use listwatch::Quantity;
+/// let memory: Quantity = "1.5Gi".parse()?;
+/// assert_eq!(memory.value(), 1_610_612_736);
+/// assert_eq!(memory, "1536Mi".parse()?);
+/// assert_eq!(memory.to_string(), "1.5Gi");
+/// let cpu: Quantity = "500m".parse()?;
+/// assert_eq!((cpu.value(), cpu.milli_value(), cpu.to_f64()), (1, 500, 0.5));
+/// # Ok::<(), listwatch::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Quantity(Box<str>);
+
+impl Quantity {
+    /// The text as it was given.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// In whole units (bytes, CPUs, pods), rounded away from zero, as upstream's `Value`; at most what an `i64` holds.
+    #[must_use]
+    pub fn value(&self) -> i64 {
+        self.scaled(NANO)
+    }
+
+    /// In thousandths of a unit, rounded away from zero, as upstream's `MilliValue`; at most what an `i64` holds.
+    #[must_use]
+    pub fn milli_value(&self) -> i64 {
+        self.scaled(NANO / 1000)
+    }
+
+    /// In 10⁻⁹ of a unit: the exact value.
+    #[must_use]
+    pub fn nano_value(&self) -> i128 {
+        nanos(&self.0).unwrap_or_default()
+    }
+
+    /// The value in units, as exact as an `f64` is.
+    #[must_use]
+    pub fn to_f64(&self) -> f64 {
+        self.nano_value() as f64 / NANO as f64
+    }
+
+    fn scaled(&self, nanos_per_unit: i128) -> i64 {
+        let nanos = self.nano_value();
+        let away_from_zero = i128::from(nanos % nanos_per_unit != 0) * nanos.signum();
+        let value = nanos / nanos_per_unit + away_from_zero;
+        value.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+    }
+}
+
+/// Zero.
+impl Default for Quantity {
+    fn default() -> Self {
+        Self("0".into())
+    }
+}
+
+impl From<i64> for Quantity {
+    fn from(number: i64) -> Self {
+        Self(number.to_string().into())
+    }
+}
+
+impl FromStr for Quantity {
+    type Err = Error;
+
+    /// # Errors
+    /// The text is no quantity: a number (`[+-]digits[.digits]`) and a suffix out of `Ki Mi Gi Ti Pi Ei`,
+    /// `n u m k M G T P E` or `e` and an exponent.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match nanos(text) {
+            Some(_) => Ok(Self(text.into())),
+            None => Err(Error::invalid(format!(
+                "{} is not a quantity: a number and a suffix such as m, k, M, Ki, Mi or e3",
+                excerpt(text)
+            ))),
+        }
+    }
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl fmt::Debug for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl PartialEq for Quantity {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0 || self.nano_value() == other.nano_value()
+    }
+}
+
+impl Eq for Quantity {}
+
+impl PartialOrd for Quantity {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Quantity {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.nano_value().cmp(&other.nano_value())
+    }
+}
+
+impl Hash for Quantity {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.nano_value().hash(state);
+    }
+}
+
+impl Serialize for Quantity {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+/// Takes text and, as upstream, bare numbers, which custom resources may hold; null is zero.
+impl<'de> Deserialize<'de> for Quantity {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct QuantityVisitor;
+
+        impl Visitor<'_> for QuantityVisitor {
+            type Value = Quantity;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a quantity")
+            }
+
+            fn visit_unit<E>(self) -> Result<Quantity, E> {
+                Ok(Quantity::default())
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Quantity, E> {
+                text.trim().parse().map_err(E::custom)
+            }
+
+            fn visit_i64<E>(self, number: i64) -> Result<Quantity, E> {
+                Ok(number.into())
+            }
+
+            fn visit_u64<E>(self, number: u64) -> Result<Quantity, E> {
+                Ok(Quantity(number.to_string().into()))
+            }
+
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<Quantity, E> {
+                self.visit_str(&number.to_string())
+            }
+        }
+
+        deserializer.deserialize_any(QuantityVisitor)
+    }
+}
+
+/// The value of a quantity in 10⁻⁹, or `None` if the text is none.
+fn nanos(text: &str) -> Option<i128> {
+    let (negative, unsigned) = match text.as_bytes().first()? {
+        b'-' => (true, &text[1..]),
+        b'+' => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let number_end = unsigned.find(|c: char| c != '.' && !c.is_ascii_digit()).unwrap_or(unsigned.len());
+    let (number, suffix) = unsigned.split_at(number_end);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.len() + fraction.len() == 0 || fraction.contains('.') {
+        return None;
+    }
+    let (binary, exponent) = scale(suffix)?;
+    // The digits 0.d₁d₂d₃… times 10^point, times 2^binary.
+    let leading_zeros = whole.bytes().chain(fraction.bytes()).take_while(|b| *b == b'0').count();
+    let digits = whole.bytes().chain(fraction.bytes()).map(|b| i128::from(b - b'0')).skip(leading_zeros);
+    let point = i64::try_from(whole.len()).ok()?.saturating_add(exponent) - i64::try_from(leading_zeros).ok()?;
+    let digits: Vec<i128> = digits.collect();
+    let size = match digits.iter().any(|d| *d != 0) {
+        true => size(&digits, point, NANO << binary),
+        false => 0,
+    };
+    let size = if binary > 0 { size.min(i128::from(i64::MAX) * NANO) } else { size };
+    Some(if negative { -size } else { size })
+}
+
+/// Powers of two and of ten that a suffix stands for.
+fn scale(suffix: &str) -> Option<(u32, i64)> {
+    Some(match suffix {
+        "Ki" => (10, 0),
+        "Mi" => (20, 0),
+        "Gi" => (30, 0),
+        "Ti" => (40, 0),
+        "Pi" => (50, 0),
+        "Ei" => (60, 0),
+        "n" => (0, -9),
+        "u" => (0, -6),
+        "m" => (0, -3),
+        "" => (0, 0),
+        "k" => (0, 3),
+        "M" => (0, 6),
+        "G" => (0, 9),
+        "T" => (0, 12),
+        "P" => (0, 15),
+        "E" => (0, 18),
+        exponent => (0, exponent.strip_prefix(['e', 'E'])?.parse().ok()?),
+    })
+}
+
+/// 0.d₁d₂d₃… · 10^point · unit, rounded up; at most `i128::MAX`. The first digit is not zero, `unit` is under 2⁹⁰.
+fn size(digits: &[i128], point: i64, unit: i128) -> i128 {
+    /// More digits before the point than any `i128` has, more zeros after it than any unit.
+    const FAR: i64 = 40;
+    if point > FAR {
+        return i128::MAX;
+    }
+    if point < -FAR {
+        return 1;
+    }
+    let split = usize::try_from(point).unwrap_or(0);
+    let (before, after) = digits.split_at(split.min(digits.len()));
+    let mut whole = before.iter().chain(std::iter::repeat(&0)).take(split);
+    let whole = whole.try_fold(0_i128, |n, digit| n.checked_mul(10)?.checked_add(*digit));
+    let Some(whole) = whole.and_then(|n| n.checked_mul(unit)) else { return i128::MAX };
+
+    // From the last digit on: dropped remainders never come back, they only tell that the result is not exact.
+    let zeros = usize::try_from(-point).unwrap_or(0);
+    let (mut part, mut exact) = (0_i128, true);
+    for digit in after.iter().rev().chain(std::iter::repeat_n(&0, zeros)) {
+        let sum = digit * unit + part;
+        part = sum / 10;
+        exact &= sum % 10 == 0;
+    }
+    whole.saturating_add(part + i128::from(!exact))
+}

@@ -1,0 +1,8 @@
+//! Which objects: by their labels, by their fields.
+
+mod field;
+mod label;
+mod parse;
+
+pub use field::{FieldRequirement, FieldSelector};
+pub use label::{LabelSelector, LabelSelectorRequirement, Operator, Requirement, Selector};
