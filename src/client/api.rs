@@ -287,7 +287,7 @@ impl<K: Resource> Api<K> {
     }
 
     pub(super) fn expect(&self) -> Expect {
-        Expect::resource(&self.collection.resource)
+        Expect::kind(&self.collection.resource)
     }
 
     /// Where an object goes that says its namespace itself.

@@ -8,6 +8,9 @@ use crate::object::{List, ListMeta, Resource};
 use crate::stop::Stop;
 use crate::wire::ListDecoder;
 
+/// Bytes that are read before items are decoded.
+const ROUND: usize = 128 << 10;
+
 impl<K: Resource> Api<K> {
     /// Lists objects, giving each to `sink` as it comes, so that no copy of the answer is kept: at most some hundred
     /// KiB beside the largest object. An object that does not fit `K` comes as an error that
@@ -24,18 +27,23 @@ impl<K: Resource> Api<K> {
         stop: &Stop,
         mut sink: impl FnMut(Result<K>) -> Result<()>,
     ) -> Result<ListMeta> {
-        let list = || {
+        let mut list = || {
             let mut answer = self.client().stream(&self.collection().list(params), stop)?;
             let mut decoder = ListDecoder::<K>::new(self.expect());
+            let mut gathered = 0;
             loop {
-                match answer.body.read(decoder.space())? {
-                    0 => break,
-                    amount => decoder.filled(amount),
+                let amount = answer.body.read(decoder.space())?;
+                decoder.filled(amount);
+                gathered += amount;
+                // Each round parses the item that is cut off twice, so rounds are not small.
+                if amount == 0 || gathered >= ROUND {
+                    drain(&mut decoder, &mut sink)?;
+                    gathered = 0;
                 }
-                drain(&mut decoder, &mut sink)?;
+                if amount == 0 {
+                    break;
+                }
             }
-            decoder.end();
-            drain(&mut decoder, &mut sink)?;
             decoder.finish()
         };
         list().map_err(|e| self.explain("list", e))

@@ -19,11 +19,13 @@ mod buffer;
 mod list;
 mod object;
 mod scan;
+mod single;
 mod unfit;
 mod watch;
 
 pub use list::ListDecoder;
 pub use object::Expect;
+pub use single::decode_object;
 pub use watch::{Bookmark, WatchDecoder, WatchEvent};
 
 pub use crate::object::ListMeta;
