@@ -1,0 +1,285 @@
+//! What an informer costs, in the form that the peers' benchmark kit takes: it prints one line a phase, `phase
+//! key=value …`.
+//!
+//! ```text
+//! peer [-variant V] [-mode M] sync N          sync N pods, then settle
+//!                             events N M      sync, then take M updates sent at once
+//!                             latency N M     sync, then take M updates at 500/s: bench/sent to handler
+//!                             controller N M  the same to a worker that takes the key from a queue and reads the cache
+//!                             relist N K      sync, then K forced relists: peak memory
+//!                             many I [P]      I informers on namespaces P0 .. P(I-1); P is "ns-"
+//!                             idle            one informer on namespace ns-0, idle for 20 s
+//! ```
+//!
+//! V: pod (default: the projection `types::Pod`), object (whole objects). M: list (default: pages of 500), cached,
+//! watchlist. `BENCH_SERVER` names the replay server; without it the kubeconfig names a real one.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods)] // a measuring program may end so
+#![allow(missing_docs)]
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crossbeam_channel::bounded;
+use listwatch::client::{Method, Request};
+use listwatch::config::Config;
+use listwatch::types::Pod;
+use listwatch::{
+    Api, ApiResource, Client, Handlers, Informer, ListMode, Object, ObjectKey, Resource, Scope, Stop, WorkQueue, enqueue,
+};
+
+fn main() {
+    let (mut variant, mut mode) = ("pod".to_owned(), "list".to_owned());
+    let mut words = Vec::new();
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "-variant" => variant = args.next().expect("a variant"),
+            "-mode" => mode = args.next().expect("a mode"),
+            _ => words.push(arg),
+        }
+    }
+    let mode = match mode.as_str() {
+        "list" => ListMode::Paged(500),
+        "cached" => ListMode::Cached,
+        "watchlist" => ListMode::WatchList,
+        other => panic!("no mode {other}"),
+    };
+    let bench = Bench { client: client(), mode, stop: Stop::new(), start: Instant::now() };
+    match variant.as_str() {
+        "pod" => bench.run::<Pod>(&words),
+        "object" => bench.run::<Object>(&words),
+        other => panic!("no variant {other}"),
+    }
+}
+
+fn client() -> Client {
+    match std::env::var("BENCH_SERVER") {
+        Ok(url) => Client::new(Config::new(&url).unwrap()).unwrap(),
+        Err(_) => Client::try_default().unwrap(),
+    }
+}
+
+struct Bench {
+    client: Client,
+    mode: ListMode,
+    stop: Stop,
+    start: Instant,
+}
+
+const PODS: ApiResource = ApiResource::new("v1", "Pod", "pods", Scope::Namespaced);
+
+impl Bench {
+    fn run<K: Resource>(&self, words: &[String]) {
+        let number = |at: usize| words.get(at).and_then(|w| w.parse().ok()).expect("usage: see the top of peer.rs");
+        match words.first().map(String::as_str) {
+            Some("sync") => {
+                let _informer = self.sync::<K>(number(1), |_| {});
+                sleep(Duration::from_secs(3));
+                println!("settled cpu={:.3} {}", cpu(), memory());
+            }
+            Some("events") => self.events::<K>(number(1), number(2)),
+            Some("latency") => self.latency::<K>(number(1), number(2)),
+            Some("controller") => self.controller::<K>(number(1), number(2)),
+            Some("relist") => self.relist::<K>(number(1), number(2)),
+            Some("many") => self.many::<K>(number(1), words.get(2).map_or("ns-", String::as_str)),
+            Some("idle") => self.idle::<K>(),
+            _ => panic!("usage: see the top of peer.rs"),
+        }
+        self.stop.stop();
+    }
+
+    fn informer<K: Resource>(&self, namespace: Option<&str>) -> Informer<K> {
+        let api = match namespace {
+            Some(namespace) => Api::<K>::namespaced_with(&self.client, namespace, &PODS),
+            None => Api::<K>::all_with(&self.client, &PODS),
+        };
+        Informer::builder(api).mode(self.mode).build().unwrap()
+    }
+
+    /// An informer whose handler has seen `want` pods.
+    fn sync<K: Resource>(&self, want: usize, mut update: impl FnMut(&Arc<K>) + Send + 'static) -> Informer<K> {
+        let informer = self.informer::<K>(None);
+        let (done, all) = bounded(1);
+        let mut adds = 0;
+        let handler = Handlers::new()
+            .on_add(move |_, _| {
+                adds += 1;
+                if adds == want {
+                    done.send(Instant::now()).unwrap();
+                }
+            })
+            .on_update(move |_, new| update(new));
+        informer.add_handler(handler).unwrap();
+        informer.start(&self.stop).unwrap();
+        let wall = all.recv().unwrap() - self.start;
+        informer.wait_for_sync(Duration::from_secs(60)).unwrap();
+        let n = informer.lister().store().len();
+        println!("synced n={n} wall={:.3} cpu={:.3} {}", wall.as_secs_f64(), cpu(), memory());
+        informer
+    }
+
+    fn control(&self, path: &str) -> String {
+        self.client
+            .with_timeout(Duration::from_secs(300))
+            .request_text(&Request::new(Method::Get, format!("/bench/{path}")))
+            .unwrap()
+    }
+
+    fn stat(&self, key: &str) -> usize {
+        let stats = self.control("stats");
+        let value = stats.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok());
+        value.unwrap_or(0)
+    }
+
+    fn events<K: Resource>(&self, n: usize, m: usize) {
+        let (done, end) = bounded(1);
+        let (mut count, mut first) = (0, None);
+        let _informer = self.sync::<K>(n, move |_| {
+            count += 1;
+            first.get_or_insert_with(Instant::now);
+            if count == m {
+                done.send((first.unwrap(), Instant::now())).unwrap();
+            }
+        });
+        let before = cpu();
+        self.control(&format!("burst?n={m}"));
+        let (first, last) = end.recv().unwrap();
+        let (wall, spent) = ((last - first).as_secs_f64(), cpu() - before);
+        println!(
+            "events n={m} wall={wall:.3} cpu={spent:.3} per_s={:.0} cpu_us_per_event={:.1} {}",
+            m as f64 / wall,
+            spent / m as f64 * 1e6,
+            memory()
+        );
+    }
+
+    fn latency<K: Resource>(&self, n: usize, m: usize) {
+        let (lag, lags) = bounded(m);
+        let _informer = self.sync::<K>(n, move |pod| {
+            if let Some(lagged) = lag_of(&**pod) {
+                let _ = lag.try_send(lagged);
+            }
+        });
+        self.paced("latency", m, || lags.iter().take(m).collect());
+    }
+
+    fn controller<K: Resource>(&self, n: usize, m: usize) {
+        let queue = WorkQueue::<ObjectKey>::default();
+        let informer = self.sync::<K>(n, |_| {});
+        let lister = informer.lister();
+        informer.add_handler(enqueue(&queue)).unwrap().wait_for_sync(Duration::from_secs(60)).unwrap();
+        self.paced("controller", m, || {
+            let mut lags = Vec::with_capacity(m);
+            while lags.len() < m {
+                let key = queue.get(&self.stop).unwrap();
+                lags.extend(lister.get_key(&key).and_then(|pod| lag_of(&*pod)));
+                queue.forget(&key);
+                queue.done(&key);
+            }
+            lags
+        });
+    }
+
+    fn paced(&self, phase: &str, m: usize, take: impl FnOnce() -> Vec<u64>) {
+        sleep(Duration::from_secs(1));
+        let before = cpu();
+        let path = format!("burst?n={m}&rate=500");
+        let mut lags = std::thread::scope(|scope| {
+            scope.spawn(|| self.control(&path));
+            take()
+        });
+        let spent = cpu() - before;
+        lags.sort_unstable();
+        let at = |q: f64| lags[((q * lags.len() as f64) as usize).min(lags.len() - 1)] as f64 / 1e3;
+        println!(
+            "{phase} n={m} p50_us={:.0} p99_us={:.0} max_us={:.0} cpu={spent:.3} cpu_us_per_event={:.1}",
+            at(0.5),
+            at(0.99),
+            at(1.0),
+            spent / m as f64 * 1e6
+        );
+    }
+
+    fn relist<K: Resource>(&self, n: usize, k: usize) {
+        let _informer = self.sync::<K>(n, |_| {});
+        let (start, before, base) = (Instant::now(), cpu(), self.stat("syncs"));
+        for round in 1..=k {
+            while self.stat("ready") == 0 {
+                sleep(Duration::from_millis(50));
+            }
+            sleep(Duration::from_secs(1));
+            self.control("expire");
+            while self.stat("syncs") < base + round {
+                sleep(Duration::from_millis(50));
+            }
+        }
+        sleep(Duration::from_secs(3));
+        let (wall, each) = (start.elapsed().as_secs_f64(), (cpu() - before) / k as f64);
+        println!("relisted k={k} wall={wall:.1} cpu_per_relist={each:.3} {}", memory());
+    }
+
+    fn many<K: Resource>(&self, n: usize, prefix: &str) {
+        let informers: Vec<_> = (0..n).map(|at| self.informer::<K>(Some(&format!("{prefix}{at}")))).collect();
+        informers.iter().for_each(|informer| informer.start(&self.stop).unwrap());
+        informers.iter().for_each(|informer| informer.wait_for_sync(Duration::from_secs(60)).unwrap());
+        println!("synced n={n} wall={:.3} cpu={:.3} {}", self.start.elapsed().as_secs_f64(), cpu(), memory());
+        sleep(Duration::from_secs(3));
+        println!("settled cpu={:.3} {}", cpu(), memory());
+    }
+
+    fn idle<K: Resource>(&self) {
+        let informer = self.informer::<K>(Some("ns-0"));
+        let events = Arc::new(AtomicUsize::new(0));
+        let counted = events.clone();
+        let handler = Handlers::new().on_update(move |_, _| drop(counted.fetch_add(1, Ordering::Relaxed)));
+        informer.add_handler(handler).unwrap();
+        informer.start(&self.stop).unwrap();
+        informer.wait_for_sync(Duration::from_secs(60)).unwrap();
+        sleep(Duration::from_secs(2));
+        let before = (switches(), cpu());
+        sleep(Duration::from_secs(20));
+        let (n, ms) = (informer.lister().store().len(), (cpu() - before.1) * 1e3);
+        println!("idle objects={n} switches={} cpu_ms={ms:.1} {}", switches() - before.0, memory());
+    }
+}
+
+/// Nanoseconds since the server sent this object; `None` if it is no part of the burst.
+fn lag_of(object: &impl Resource) -> Option<u64> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+    Some(now.saturating_sub(object.annotation("bench/sent")?.parse().ok()?))
+}
+
+/// One number of a file of this kernel: kilobytes, threads or switches.
+fn status_of(file: &str, key: &str) -> u64 {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let value = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+    value.and_then(|value| value.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+fn threads() -> impl Iterator<Item = String> {
+    fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path().display().to_string())
+}
+
+fn switches() -> u64 {
+    threads()
+        .map(|t| format!("{t}/status"))
+        .map(|f| status_of(&f, "voluntary_ctxt_switches") + status_of(&f, "nonvoluntary_ctxt_switches"))
+        .sum()
+}
+
+/// Seconds that the threads which live have spent; those that have ended here spent none worth telling.
+fn cpu() -> f64 {
+    let spent = |t: String| fs::read_to_string(format!("{t}/schedstat")).ok()?.split(' ').next()?.parse::<u64>().ok();
+    threads().filter_map(spent).sum::<u64>() as f64 / 1e9
+}
+
+fn memory() -> String {
+    const SELF: &str = "/proc/self/status";
+    let mb = |key| status_of(SELF, key) as f64 / 1024.0;
+    let files = fs::read_dir("/proc/self/fd").unwrap().count();
+    let (rss, peak, threads) = (mb("VmRSS"), mb("VmHWM"), status_of(SELF, "Threads"));
+    format!("rss_mb={rss:.1} hwm_mb={peak:.1} threads={threads} fds={files}")
+}
