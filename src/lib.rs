@@ -11,7 +11,7 @@ pub use clock::{Clock, Timer};
 pub use error::{Error, OptionalExt, Result};
 pub use object::{
     ApiResource, FieldRequirement, FieldSelector, IntOrString, LabelSelector, LabelSelectorRequirement, Map,
-    MicroTime, ObjectKey, ObjectMeta, Operator, OwnerReference, Quantity, Requirement, Resource, Scope, Selector,
-    StaticResource, Status, Time, Whole, nullable,
+    MicroTime, ObjectKey, ObjectMeta, Operator, OwnerReference, Quantity, Requirement, Resource, Scope,
+    Selector, StaticResource, Status, Time, Whole, nullable,
 };
 pub use stop::{OnStop, Stop};

@@ -17,7 +17,9 @@ pub use map::Map;
 pub use meta::{ObjectMeta, OwnerReference};
 pub use quantity::Quantity;
 pub use resource::{ApiResource, Resource, Scope, StaticResource, Whole};
-pub use selector::{FieldRequirement, FieldSelector, LabelSelector, LabelSelectorRequirement, Operator, Requirement, Selector};
+pub use selector::{
+    FieldRequirement, FieldSelector, LabelSelector, LabelSelectorRequirement, Operator, Requirement, Selector,
+};
 pub use status::{Status, StatusCause, StatusDetails, StatusMeta};
 pub use time::{MicroTime, Time};
 
