@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Map, ObjectKey, Time, nullable};
+use super::{Map, ObjectKey, Time, list, nullable};
 
 /// What every object carries. Absent text is empty; `managedFields` is not kept.
 ///
@@ -40,10 +40,10 @@ pub struct ObjectMeta {
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub annotations: Map,
     /// The objects without which this one is deleted.
-    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list")]
     pub owner_references: Vec<OwnerReference>,
     /// Who must act before the object can go.
-    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list")]
     pub finalizers: Vec<String>,
 }
 
@@ -77,12 +77,16 @@ impl ObjectMeta {
 #[serde(rename_all = "camelCase", default)]
 pub struct OwnerReference {
     /// Group and version of the owner, as `apps/v1`.
+    #[serde(deserialize_with = "nullable")]
     pub api_version: String,
     /// The owner's kind.
+    #[serde(deserialize_with = "nullable")]
     pub kind: String,
     /// The owner's name, in the same namespace or without one.
+    #[serde(deserialize_with = "nullable")]
     pub name: String,
     /// The owner's uid: a later object of the same name is not the owner.
+    #[serde(deserialize_with = "nullable")]
     pub uid: String,
     /// Whether the owner manages the object; at most one owner does.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -22,7 +22,9 @@ pub use meta::{ObjectMeta, OwnerReference};
 pub use object::Object;
 pub use quantity::Quantity;
 pub use resource::{ApiResource, Resource, Scope, StaticResource, Whole};
-pub use selector::{FieldRequirement, FieldSelector, LabelSelector, LabelSelectorRequirement, Operator, Requirement, Selector};
+pub use selector::{
+    FieldRequirement, FieldSelector, LabelSelector, LabelSelectorRequirement, Operator, Requirement, Selector,
+};
 pub use status::{Status, StatusCause, StatusDetails, StatusMeta};
 pub(crate) use text::Text;
 pub use time::{MicroTime, Time};

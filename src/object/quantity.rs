@@ -197,7 +197,8 @@ fn nanos(text: &str) -> Option<i128> {
     // The digits 0.d₁d₂d₃… times 10^point, times 2^binary.
     let leading_zeros = whole.bytes().chain(fraction.bytes()).take_while(|b| *b == b'0').count();
     let digits = whole.bytes().chain(fraction.bytes()).map(|b| i128::from(b - b'0')).skip(leading_zeros);
-    let point = i64::try_from(whole.len()).ok()?.saturating_add(exponent) - i64::try_from(leading_zeros).ok()?;
+    let point =
+        i64::try_from(whole.len()).ok()?.saturating_add(exponent) - i64::try_from(leading_zeros).ok()?;
     let digits: Vec<i128> = digits.collect();
     let size = match digits.iter().any(|d| *d != 0) {
         true => size(&digits, point, NANO << binary),
@@ -255,4 +256,198 @@ fn size(digits: &[i128], point: i64, unit: i128) -> i128 {
         exact &= sum % 10 == 0;
     }
     whole.saturating_add(part + i128::from(!exact))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn q(text: &str) -> Quantity {
+        text.parse().unwrap()
+    }
+
+    /// Value and milli value are what apimachinery 0.36 answers.
+    #[test]
+    fn has_upstreams_value() {
+        for (text, value, milli) in [
+            ("0", 0, 0),
+            ("1", 1, 1000),
+            ("+1", 1, 1000),
+            ("1.", 1, 1000),
+            (".5", 1, 500),
+            ("-.5", -1, -500),
+            ("100m", 1, 100),
+            ("1500m", 2, 1500),
+            ("-1500m", -2, -1500),
+            ("1u", 1, 1),
+            ("1n", 1, 1),
+            ("0.9n", 1, 1),
+            ("1e3", 1000, 1_000_000),
+            ("1E3", 1000, 1_000_000),
+            ("1e+3", 1000, 1_000_000),
+            ("12E-1", 2, 1200),
+            ("1E", 1_000_000_000_000_000_000, i64::MAX),
+            ("2k", 2000, 2_000_000),
+            ("3M", 3_000_000, 3_000_000_000),
+            ("1Ki", 1024, 1_024_000),
+            ("1.5Gi", 1_610_612_736, 1_610_612_736_000),
+            ("-1.5Ki", -1536, -1_536_000),
+            ("0.1Ki", 103, 102_400),
+            ("1Ti", 1_099_511_627_776, 1_099_511_627_776_000),
+            ("8Ei", i64::MAX, i64::MAX),
+            ("900000000000000000000000000Ei", i64::MAX, i64::MAX),
+            ("00000000000000000000000000000000000000000000000000000000000001", 1, 1000),
+            ("1.00000000000000000000000000000000000000000000000000000000000", 1, 1000),
+        ] {
+            assert_eq!((q(text).value(), q(text).milli_value()), (value, milli), "{text}");
+        }
+    }
+
+    #[test]
+    fn is_exact_to_nano_and_never_rounds_to_nothing() {
+        for (text, nanos) in [
+            ("0.000000001", 1),
+            ("0.0000000001", 1),
+            ("-0.0000000001", -1),
+            ("1.0000000000000000000000000000000000000000000001", 1_000_000_001),
+            ("1e-1000000000000", 1),
+            ("0e1000000000000", 0),
+            ("0.0Ki", 0),
+            ("0.00000000000000000000001Ei", 11_530),
+            ("1000E", 1_000_000_000_000_000_000_000_000_000_000),
+            ("1e1000000000000", i128::MAX),
+            ("-1e100", -i128::MAX),
+        ] {
+            assert_eq!(q(text).nano_value(), nanos, "{text}");
+        }
+        assert_eq!(q("0.1").to_f64(), 0.1);
+        assert_eq!(q("1.5Gi").to_f64(), 1_610_612_736.0);
+    }
+
+    #[test]
+    fn compares_by_value() {
+        assert_eq!(q("1Gi"), q("1024Mi"));
+        assert_eq!(q("1"), q("1000m"));
+        assert_ne!(q("1G"), q("1Gi"));
+        assert!(q("-1") < q("0") && q("999m") < q("1") && q("2") < q("10"));
+        let set = std::collections::HashSet::from([q("1"), q("1000m"), q("1e0")]);
+        assert_eq!(set.len(), 1);
+    }
+
+    #[test]
+    fn refuses_what_is_none_and_shows_it() {
+        for text in [
+            "",
+            " ",
+            "-",
+            ".",
+            "Ki",
+            "m",
+            "1 ",
+            " 1",
+            "1 Ki",
+            "1ki",
+            "1K",
+            "1mi",
+            "1e",
+            "1e1.5",
+            "1ee5",
+            "1e+",
+            "1Kii",
+            "1m5",
+            "1.2.3",
+            "--1",
+            "+-1",
+            "0x10",
+            "1_000",
+            "1,5",
+            "NaN",
+            "inf",
+            "١",
+            "1é",
+            "1e99999999999999999999",
+        ] {
+            let error = text.parse::<Quantity>().unwrap_err();
+            assert!(
+                error.is_invalid_argument() && error.to_string().contains(&format!("{text:?}")),
+                "{error}"
+            );
+        }
+        let error = "9".repeat(1000).parse::<Quantity>().map(|_| ());
+        assert!(error.is_ok());
+        let error = format!("{}x", "9".repeat(1_000_000)).parse::<Quantity>().unwrap_err();
+        assert!(error.to_string().len() < 300, "a message is short");
+    }
+
+    #[test]
+    fn reads_text_and_numbers_and_keeps_what_was_written() {
+        for (json, written) in [
+            ("\"1.50Gi\"", "\"1.50Gi\""),
+            ("\" 5 \"", "\"5\""),
+            ("5", "\"5\""),
+            ("-5", "\"-5\""),
+            ("18446744073709551615", "\"18446744073709551615\""),
+            ("0.5", "\"0.5\""),
+            ("1e3", "\"1000\""),
+            ("null", "\"0\""),
+        ] {
+            let quantity: Quantity = serde_json::from_str(json).unwrap();
+            assert_eq!(serde_json::to_string(&quantity).unwrap(), written, "{json}");
+        }
+        for json in ["\"\"", "true", "[]", "{}", "\"a\""] {
+            assert!(serde_json::from_str::<Quantity>(json).is_err(), "{json}");
+        }
+    }
+
+    /// Texts made by the grammar, of digits that an `f64` holds exactly enough.
+    #[test]
+    fn every_text_of_the_grammar_has_its_value() {
+        let suffixes: [(&str, f64); 20] = [
+            ("", 1.0),
+            ("n", 1e-9),
+            ("u", 1e-6),
+            ("m", 1e-3),
+            ("k", 1e3),
+            ("M", 1e6),
+            ("G", 1e9),
+            ("T", 1e12),
+            ("P", 1e15),
+            ("E", 1e18),
+            ("Ki", 1024.0),
+            ("Mi", 1_048_576.0),
+            ("Gi", 1_073_741_824.0),
+            ("Ti", 1_099_511_627_776.0),
+            ("Pi", 1_125_899_906_842_624.0),
+            ("e0", 1.0),
+            ("e-7", 1e-7),
+            ("E5", 1e5),
+            ("e+11", 1e11),
+            ("E-2", 1e-2),
+        ];
+        let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut random = |below: u64| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed % below
+        };
+        for _ in 0..20_000 {
+            let sign = ["", "+", "-"][random(3) as usize];
+            let number = match random(4) {
+                0 => format!("{}", random(100_000)),
+                1 => format!("{}.", random(1000)),
+                2 => format!(".{}", random(100_000)),
+                _ => format!("{}.{:03}", random(1000), random(1000)),
+            };
+            let (suffix, scale) = suffixes[random(20) as usize];
+            let text = format!("{sign}{number}{suffix}");
+            let quantity = q(&text);
+            assert_eq!(quantity.to_string(), text);
+            let want = number.parse::<f64>().unwrap() * scale * if sign == "-" { -1.0 } else { 1.0 };
+            let want =
+                if suffix.ends_with('i') { want.clamp(-(i64::MAX as f64), i64::MAX as f64) } else { want };
+            let got = quantity.to_f64();
+            assert!((got - want).abs() <= 1e-9 + want.abs() * 1e-12, "{text}: {got} is not {want}");
+        }
+    }
 }

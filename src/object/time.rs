@@ -108,7 +108,9 @@ impl From<SystemTime> for MicroTime {
         Self::from_unix_micros(match time.duration_since(UNIX_EPOCH) {
             Ok(after) => i64::try_from(after.as_micros()).unwrap_or(i64::MAX),
             // Towards the past, as the dropped part of a microsecond always goes.
-            Err(e) => i64::try_from(e.duration().as_nanos().div_ceil(1000)).map_or(i64::MIN, |micros| -micros),
+            Err(e) => {
+                i64::try_from(e.duration().as_nanos().div_ceil(1000)).map_or(i64::MIN, |micros| -micros)
+            }
         })
     }
 }
@@ -381,7 +383,8 @@ mod tests {
             number += 1;
             day += 1;
             let leap = (year % 4 == 0) ^ (year % 100 == 0) ^ (year % 400 == 0);
-            let length = [31, 28 + i64::from(leap), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][month as usize - 1];
+            let length =
+                [31, 28 + i64::from(leap), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][month as usize - 1];
             if day > length {
                 (month, day) = (month + 1, 1);
             }
@@ -484,7 +487,10 @@ mod tests {
             "202é-11-29T12:59:23Z",
         ] {
             let error = text.parse::<Time>().unwrap_err();
-            assert!(error.is_invalid_argument() && error.to_string().contains(&format!("{text:?}")), "{error}");
+            assert!(
+                error.is_invalid_argument() && error.to_string().contains(&format!("{text:?}")),
+                "{error}"
+            );
             assert!(text.parse::<MicroTime>().is_err(), "{text}");
         }
         assert!("2000-02-29T12:59:23Z".parse::<Time>().is_ok());

@@ -171,3 +171,87 @@ impl fmt::Debug for FieldSelector {
         write!(f, "FieldSelector({self})")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_and_prints_as_upstream() {
+        for (text, canonical) in [
+            ("", ""),
+            (",,", ""),
+            ("metadata.name=a", "metadata.name=a"),
+            ("b==1,a!=2,", "a!=2,b=1"),
+            ("a=", "a="),
+            (r"a=x\,y\=z\\", r"a=x\,y\=z\\"),
+            (r"a!=\=", r"a!=\="),
+            ("a= spaced ", "a= spaced "),
+            ("a!b=c!", "a!b=c!"),
+            (r"a\,b=c", r"a\,b=c"),
+            (r"a\=b", r"a\=b"),
+            ("a=é", "a=é"),
+        ] {
+            let selector = FieldSelector::parse(text).unwrap();
+            assert_eq!(selector.to_string(), canonical, "{text:?}");
+            assert_eq!(FieldSelector::parse(canonical).unwrap(), selector);
+        }
+        let escaped = FieldSelector::parse(r"a=x\,y\=z\\").unwrap();
+        assert_eq!(escaped.requirements()[0].value, r"x,y=z\");
+    }
+
+    #[test]
+    fn refuses_bad_text_and_shows_it() {
+        for (text, complaint) in [
+            ("a", "no operator"),
+            ("a=1,b", "no operator = == or != in \"b\""),
+            ("=1", "no field"),
+            ("!=1", "no field"),
+            ("a===1", "'=' without a \\ before it"),
+            ("a=b=c", "'=' without a \\ before it"),
+            (r"a=\x", "is no escape"),
+            (r"a=\", "escapes nothing"),
+        ] {
+            let error = FieldSelector::parse(text).unwrap_err();
+            assert!(error.is_invalid_argument());
+            let message = error.to_string();
+            assert!(message.contains(&format!("field selector {text:?}")), "{message}");
+            assert!(message.contains(complaint), "{text:?}: {message}");
+        }
+        for field in ["", "a,b", "a=b", "a!", r"a\"] {
+            assert!(FieldSelector::everything().equals(field, "").is_err(), "{field:?}");
+        }
+    }
+
+    #[test]
+    fn chooses_by_values_and_takes_absent_as_empty() {
+        let pod = |field: &str| match field {
+            "spec.nodeName" => Some("node-1"),
+            "status.phase" => Some("Running"),
+            _ => None,
+        };
+        for (text, want) in [
+            ("", true),
+            ("spec.nodeName=node-1", true),
+            ("spec.nodeName=node-1,status.phase!=Failed", true),
+            ("spec.nodeName=node-1,status.phase!=Running", false),
+            ("spec.nodeName=node-2", false),
+            ("metadata.name=", true),
+            ("metadata.name!=", false),
+            ("metadata.name!=x", true),
+        ] {
+            assert_eq!(FieldSelector::parse(text).unwrap().matches(pod), want, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn any_value_prints_and_parses_back() {
+        for value in ["", ",", "=", "\\", "\\,", "==", "a\\=b,c", "\\\\", "!", "é\n"] {
+            let selector = FieldSelector::everything()
+                .equals("a", value)
+                .and_then(|s| s.not_equals("b", value))
+                .unwrap();
+            assert_eq!(FieldSelector::parse(&selector.to_string()).unwrap(), selector, "{value:?}");
+        }
+    }
+}

@@ -152,7 +152,8 @@ impl Requirement {
         }
         for value in &values {
             check_value(value).map_err(|e| format!("key {key}: {e}"))?;
-            if matches!(operator, Operator::GreaterThan | Operator::LessThan) && value.parse::<i64>().is_err() {
+            if matches!(operator, Operator::GreaterThan | Operator::LessThan) && value.parse::<i64>().is_err()
+            {
                 return Err(format!("key {key}: value {} is not an integer of 64 bits", excerpt(value)));
             }
         }
@@ -339,5 +340,200 @@ impl LabelSelector {
 impl From<Map> for LabelSelector {
     fn from(match_labels: Map) -> Self {
         Self { match_labels, match_expressions: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chooses(selector: &str, labels: &[(&str, &str)]) -> bool {
+        let map: Map = labels.iter().copied().collect();
+        Selector::parse(selector).unwrap().matches(|key| map.get(key))
+    }
+
+    #[test]
+    fn chooses_as_the_api_server_does() {
+        for (selector, labels, want) in [
+            ("", &[][..], true),
+            (" \t", &[("a", "1")], true),
+            ("a=1", &[("a", "1")], true),
+            ("a==1", &[("a", "1"), ("b", "2")], true),
+            ("a=1", &[("a", "2")], false),
+            ("a=1", &[], false),
+            ("a=", &[("a", "")], true),
+            ("a=", &[], false),
+            ("a!=1", &[("a", "2")], true),
+            ("a!=1", &[("a", "1")], false),
+            ("a!=1", &[], true),
+            ("a!=", &[("a", "")], false),
+            ("a in (1,2)", &[("a", "2")], true),
+            ("a in (1,2)", &[("a", "3")], false),
+            ("a in (1,2)", &[], false),
+            ("a in (,1)", &[("a", "")], true),
+            ("a in ()", &[("a", "")], true),
+            ("a notin (1,2)", &[("a", "2")], false),
+            ("a notin (1,2)", &[("a", "3")], true),
+            ("a notin (1,2)", &[], true),
+            ("a", &[("a", "")], true),
+            ("a", &[("b", "")], false),
+            ("!a", &[("b", "")], true),
+            ("!a", &[("a", "")], false),
+            ("a>5", &[("a", "6")], true),
+            ("a>5", &[("a", "5")], false),
+            ("a>5", &[], false),
+            ("a>5", &[("a", "six")], false),
+            ("a<5", &[("a", "4")], true),
+            ("a<5", &[("a", "-4")], true),
+            ("a<5", &[("a", "10")], false),
+            ("a<5", &[("a", "99999999999999999999")], false),
+            ("a=1,b=2", &[("a", "1"), ("b", "2")], true),
+            ("a=1,b=2", &[("a", "1")], false),
+            ("a=1,a!=1", &[("a", "1")], false),
+            ("app=web,tier in (a,b),!x,env!=prod,y notin (c)", &[("app", "web"), ("tier", "b")], true),
+            ("in in (in,notin)", &[("in", "notin")], true),
+        ] {
+            assert_eq!(chooses(selector, labels), want, "{selector:?} for {labels:?}");
+        }
+    }
+
+    #[test]
+    fn prints_a_canonical_text() {
+        for (text, canonical) in [
+            ("", ""),
+            ("  b = 2 ,\ta==1", "a=1,b=2"),
+            ("x in (c,a,,a)", "x in (,a,c)"),
+            ("x in()", "x in ()"),
+            ("x notin ( a )", "x notin (a)"),
+            ("! x,y", "!x,y"),
+            ("n>1,n<9", "n>1,n<9"),
+            ("a!=", "a!="),
+            ("a=,b", "a=,b"),
+            ("example.com/Name_1.x=v-1.2_3", "example.com/Name_1.x=v-1.2_3"),
+        ] {
+            let selector = Selector::parse(text).unwrap();
+            assert_eq!(selector.to_string(), canonical, "{text:?}");
+            assert_eq!(Selector::parse(canonical).unwrap(), selector);
+        }
+    }
+
+    #[test]
+    fn refuses_bad_text_and_says_where() {
+        for (text, complaint) in [
+            ("!!bad", "found \"!\" at byte 1 where a key was expected"),
+            ("a,", "found the end at byte 2 where a key was expected"),
+            (",a", "found \",\" at byte 0 where a key was expected"),
+            ("a b", "found \"b\" at byte 2 where one of"),
+            ("a=1 b", "found \"b\" at byte 4 where ',' or the end was expected"),
+            ("a===1", "found \"=\" at byte 3 where a value was expected"),
+            ("a in 1", "found \"1\" at byte 5 where '(' was expected"),
+            ("a in (1", "found the end at byte 7 where a value, ',' or ')' was expected"),
+            ("a in (1 2)", "found \"2\" at byte 8 where a value, ',' or ')' was expected"),
+            ("a in", "found the end at byte 4 where '(' was expected"),
+            ("!a=1", "found \"=\" at byte 2 where ',' or the end was expected"),
+            ("(a)", "found \"(\" at byte 0 where a key was expected"),
+            ("a>x", "key a: value \"x\" is not an integer of 64 bits (at byte 0)"),
+            ("a>", "value \"\" is not an integer"),
+            ("a=1, -b", "key \"-b\" is not 1 to 63 letters"),
+            ("a=-b", "key a: value \"-b\" is not 1 to 63 letters"),
+            ("Example.com/a", "before / is not a DNS name"),
+            ("/a", "before / is not a DNS name"),
+            ("a/", "key \"a/\" is not"),
+            ("a/b/c", "key \"a/b/c\" is not"),
+            ("a=é", "value \"é\" is not"),
+            ("a\0", "key \"a\\0\" is not"),
+        ] {
+            let error = Selector::parse(text).unwrap_err();
+            assert!(error.is_invalid_argument());
+            let message = error.to_string();
+            assert!(message.starts_with(&format!("label selector {text:?}: ")), "{message}");
+            assert!(message.contains(complaint), "{text:?}: {message}");
+        }
+    }
+
+    #[test]
+    fn keys_and_values_have_their_limits() {
+        let (fits, too_long) = ("a".repeat(63), "a".repeat(64));
+        assert!(Selector::parse(&format!("{fits}={fits}")).is_ok());
+        assert!(Selector::parse(&too_long).is_err());
+        assert!(Selector::parse(&format!("a={too_long}")).is_err());
+        let dns = format!("{}.{}.{}.{}", &fits, &fits, &fits, "a".repeat(61));
+        assert!(Selector::parse(&format!("{dns}/a")).is_ok());
+        assert!(Selector::parse(&format!("{dns}a/a")).is_err());
+    }
+
+    #[test]
+    fn is_built_from_requirements() {
+        let built = Selector::everything()
+            .and("z", Operator::Exists, [""; 0])
+            .and_then(|s| s.and("b", Operator::NotIn, ["y", "x", "y"]))
+            .and_then(|s| s.and("a", Operator::DoesNotExist, [""; 0]))
+            .unwrap();
+        assert_eq!(built.to_string(), "!a,b notin (x,y),z");
+        let everything = Selector::everything;
+        assert!(everything().and("a", Operator::In, [""; 0]).is_err());
+        assert!(everything().and("a", Operator::Exists, ["x"]).is_err());
+        assert!(everything().and("a", Operator::Equals, ["x", "y"]).is_err());
+        assert!(everything().and("a", Operator::LessThan, ["x"]).is_err());
+        assert!(everything().and("", Operator::Equals, ["x"]).is_err());
+        let labels = Map::from([("b", "2"), ("a", "1")]);
+        assert_eq!(Selector::from_labels(&labels).unwrap().to_string(), "a=1,b=2");
+        assert!(Selector::from_labels(&Map::from([("a", "no spaces")])).is_err());
+        assert!(everything().is_everything() && !built.is_everything());
+    }
+
+    /// Whatever is taken prints a text that stands for the same, and no text makes it fail otherwise.
+    #[test]
+    fn what_parses_prints_and_parses_back() {
+        let parts = [
+            "a", "b", "in", "notin", "x.y/z", "=", "==", "!=", "!", "(", ")", ",", ",", " ", ">", "<", "1",
+            "-5", "é", "\0", " in (", " notin (", "=1,",
+        ];
+        let (mut seed, mut taken) = (88_172_645_463_325_252_u64, 0);
+        let mut random = |below: usize| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            (seed % below as u64) as usize
+        };
+        for _ in 0..50_000 {
+            let text: String = (0..random(9)).map(|_| parts[random(parts.len())]).collect();
+            if let Ok(selector) = Selector::parse(&text) {
+                assert_eq!(Selector::parse(&selector.to_string()).unwrap(), selector, "{text:?}");
+                taken += 1;
+            }
+        }
+        assert!(taken > 5_000, "only {taken} were selectors");
+    }
+
+    #[test]
+    fn label_selector_becomes_a_selector() {
+        let json = r#"{"matchLabels":{"app":"web"},"matchExpressions":[
+            {"key":"tier","operator":"In","values":["b","a"]},{"key":"x","operator":"DoesNotExist"},
+            {"key":"env","operator":"NotIn","values":["prod"]},{"key":"y","operator":"Exists","values":null}]}"#;
+        let selector: LabelSelector = serde_json::from_str(json).unwrap();
+        assert_eq!(
+            selector.to_selector().unwrap().to_string(),
+            "app=web,env notin (prod),tier in (a,b),!x,y"
+        );
+        assert!(LabelSelector::default().to_selector().unwrap().is_everything());
+        assert_eq!(serde_json::to_string(&LabelSelector::default()).unwrap(), "{}");
+        let nulls = r#"{"matchLabels":null,"matchExpressions":null}"#;
+        assert_eq!(serde_json::from_str::<LabelSelector>(nulls).unwrap(), LabelSelector::default());
+        let labels = Map::from([("a", "b")]);
+        assert_eq!(LabelSelector::from(labels).to_selector().unwrap().to_string(), "a=b");
+
+        let bad = |operator: &str, values: &[&str]| LabelSelector {
+            match_labels: Map::new(),
+            match_expressions: vec![LabelSelectorRequirement {
+                key: "a".into(),
+                operator: operator.into(),
+                values: values.iter().map(|v| (*v).to_owned()).collect(),
+            }],
+        };
+        assert!(bad("in", &["x"]).to_selector().unwrap_err().to_string().contains("\"in\" is no operator"));
+        assert!(bad("Gt", &["1"]).to_selector().is_err());
+        assert!(bad("In", &[]).to_selector().is_err());
+        assert!(bad("Exists", &["x"]).to_selector().is_err());
     }
 }
