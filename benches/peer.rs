@@ -27,7 +27,8 @@ use listwatch::client::{Method, Request};
 use listwatch::config::Config;
 use listwatch::types::Pod;
 use listwatch::{
-    Api, ApiResource, Client, Handlers, Informer, ListMode, Object, ObjectKey, Resource, Scope, Stop, WorkQueue, enqueue,
+    Api, ApiResource, Client, Handlers, Informer, ListMode, Object, ObjectKey, RateLimiter, Resource, Scope, Stop, WorkQueue,
+    enqueue,
 };
 
 fn main() {
@@ -167,7 +168,7 @@ impl Bench {
     }
 
     fn controller<K: Resource>(&self, n: usize, m: usize) {
-        let queue = WorkQueue::<ObjectKey>::default();
+        let queue = WorkQueue::<ObjectKey>::new(RateLimiter::default());
         let informer = self.sync::<K>(n, |_| {});
         let lister = informer.lister();
         informer.add_handler(enqueue(&queue)).unwrap().wait_for_sync(Duration::from_secs(60)).unwrap();

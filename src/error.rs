@@ -110,10 +110,6 @@ impl Error {
         self
     }
 
-    pub(crate) fn kind(&self) -> Kind {
-        self.0.kind
-    }
-
     /// What the API server answered, if it was the API server that refused.
     pub fn status(&self) -> Option<&Status> {
         self.0.status.as_deref()

@@ -3,6 +3,7 @@
 pub mod cache;
 pub mod client;
 pub mod config;
+pub mod controller;
 pub mod object;
 pub mod types;
 pub mod wire;
@@ -24,6 +25,7 @@ pub use clock::{Clock, Timer};
 #[cfg(feature = "kubeconfig")]
 pub use config::KubeconfigOptions;
 pub use config::Config;
+pub use controller::{Controller, Request};
 pub use error::{Error, OptionalExt, Result, Unfit};
 pub use object::{
     ApiResource, FieldSelector, IntOrString, LabelSelector, List, ListMeta, Map, MicroTime, Object, ObjectKey,
@@ -31,4 +33,4 @@ pub use object::{
 };
 pub use stop::{OnStop, Stop};
 pub use wire::{Bookmark, WatchEvent};
-pub use workqueue::{Action, RateLimiter, WorkQueue, WorkerPool};
+pub use workqueue::{Action, RateLimiter, WorkQueue, WorkerOptions, WorkerPool};

@@ -36,6 +36,13 @@ struct State {
     resyncs: HashMap<TypeId, Duration>,
 }
 
+impl State {
+    fn known<K: Resource>(&self, of: &(TypeId, ApiResource)) -> Option<Informer<K>> {
+        let entry = self.informers.iter().find(|entry| entry.of == *of)?;
+        entry.informer.downcast_ref().cloned()
+    }
+}
+
 /// One informer, as what it is and as what all are.
 struct Entry {
     of: (TypeId, ApiResource),
@@ -113,6 +120,11 @@ impl InformerFactory {
         self
     }
 
+    /// A factory of the same options, with no informers yet.
+    pub(crate) fn anew(&self) -> Self {
+        self.clone().afresh()
+    }
+
     /// Informers made before with other options stay with the factory that made them.
     fn afresh(mut self) -> Self {
         let resyncs = self.lock().resyncs.clone();
@@ -137,15 +149,19 @@ impl InformerFactory {
     pub fn informer_with<K: Resource>(&self, resource: &ApiResource) -> Informer<K> {
         let of = (TypeId::of::<K>(), resource.clone());
         let mut state = self.lock();
-        let known = state.informers.iter().find(|entry| entry.of == of);
-        if let Some(informer) = known.and_then(|entry| entry.informer.downcast_ref::<Informer<K>>()) {
-            return informer.clone();
+        if let Some(informer) = state.known(&of) {
+            return informer;
         }
         let resync = state.resyncs.get(&of.0).copied().or(self.options.resync);
         let informer = self.builder::<K>(resource, resync).into_informer();
         let shared = Arc::new(informer.clone());
         state.informers.push(Entry { of, informer: Box::new(informer.clone()), shared });
         informer
+    }
+
+    /// The informer of a type, if it was asked for before.
+    pub(crate) fn known<K: Resource>(&self, resource: &ApiResource) -> Option<Informer<K>> {
+        self.lock().known(&(TypeId::of::<K>(), resource.clone()))
     }
 
     fn builder<K: Resource>(&self, resource: &ApiResource, resync: Option<Duration>) -> InformerBuilder<K> {

@@ -201,10 +201,6 @@ impl<K: Resource> Reflector<K> {
         self.vitals.snapshot()
     }
 
-    pub(super) fn vitals(&self) -> &Arc<Vitals> {
-        &self.vitals
-    }
-
     pub(super) fn describe(&self) -> String {
         self.source.describe()
     }

@@ -1,0 +1,91 @@
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::cache::{InformerFactory, Lister};
+use crate::client::{Api, Client};
+use crate::error::{Error, Result};
+use crate::object::{OwnerReference, Resource, StaticResource};
+
+/// An object to be worked on, and what a controller needs for it. Reads like the object itself.
+pub struct Request<K> {
+    object: Arc<K>,
+    client: Client,
+    factory: InformerFactory,
+}
+
+impl<K: Resource> Request<K> {
+    pub(super) fn new(object: Arc<K>, client: &Client, factory: &InformerFactory) -> Self {
+        Self { object, client: client.clone(), factory: factory.clone() }
+    }
+
+    /// The object as it was in the cache when the call began.
+    #[must_use]
+    pub fn object(&self) -> &Arc<K> {
+        &self.object
+    }
+
+    /// A client whose calls end when the controller stops.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The objects of a kind in the namespace of this one.
+    #[must_use]
+    pub fn api<D: StaticResource>(&self) -> Api<D> {
+        match self.object.namespace() {
+            Some(namespace) => Api::namespaced(&self.client, namespace),
+            None => Api::all(&self.client),
+        }
+    }
+
+    /// The cache of a kind that the controller owns, watches, or is of.
+    ///
+    /// # Errors
+    /// If it is none of these, so that there is no cache.
+    pub fn lister<D: StaticResource>(&self) -> Result<Lister<D>> {
+        let informer = self.factory.known::<D>(&D::api_resource());
+        informer.map(|informer| informer.lister()).ok_or_else(|| {
+            let resource = D::api_resource();
+            Error::invalid(format!("the controller has no cache of {resource}: add .owns or .watches"))
+        })
+    }
+
+    /// The owner reference that makes an object be managed by this one, and be deleted with it.
+    #[must_use]
+    pub fn owner_reference(&self) -> OwnerReference
+    where
+        K: StaticResource,
+    {
+        let resource = K::api_resource();
+        OwnerReference {
+            api_version: resource.api_version.into_owned(),
+            kind: resource.kind.into_owned(),
+            name: self.object.name().to_owned(),
+            uid: self.object.uid().to_owned(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        }
+    }
+
+    /// Whether an object is managed by this one: by its uid, so not by an earlier one of its name.
+    #[must_use]
+    pub fn controls(&self, other: &impl Resource) -> bool {
+        other.controller().is_some_and(|owner| owner.uid == self.object.uid())
+    }
+}
+
+impl<K> Deref for Request<K> {
+    type Target = K;
+
+    fn deref(&self) -> &K {
+        &self.object
+    }
+}
+
+impl<K: Resource> fmt::Debug for Request<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Request").field(&self.object.key()).finish()
+    }
+}
