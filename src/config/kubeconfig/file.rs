@@ -344,13 +344,14 @@ impl<'a> At<'a> {
         let mut exec = None;
         for at in self.list("extensions")? {
             let name = at.text("name")?;
-            let Some(value) = at.get("extension") else { continue };
+            if seen.contains(&name) {
+                return Err(Error::config(format!("{}: the name {name:?} occurs twice", at.place)));
+            }
+            let Some(value) = at.get("extension") else { continue }; // a null does not take the name
             if name == EXEC_EXTENSION {
                 exec = Some(value);
             }
-            if !seen.insert(name.clone()) {
-                return Err(Error::config(format!("{}: the name {name:?} occurs twice", at.place)));
-            }
+            seen.insert(name);
         }
         Ok(exec)
     }

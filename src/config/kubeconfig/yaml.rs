@@ -25,15 +25,16 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Value, String> {
         block_nesting_limit: MAX_DEPTH,
     };
     let mut builder = Builder::default();
+    let mut value = None;
     for event in Parser::new_from_str_with_options(&text, options) {
         let (event, span) =
             event.map_err(|error| format!("line {}: {}", error.marker().line(), error.kind()))?;
-        let done = builder.take(event).map_err(|why| format!("line {}: {why}", span.start.line()))?;
-        if let Some(value) = done {
-            return Ok(value);
+        if value.is_some() {
+            break; // only the first document is read, but what ends it must be sound
         }
+        value = builder.take(event).map_err(|why| format!("line {}: {why}", span.start.line()))?;
     }
-    Ok(Value::Null)
+    Ok(value.unwrap_or_default())
 }
 
 /// The text of a file: UTF-8, or UTF-16 with a byte order mark.
@@ -249,7 +250,7 @@ fn resolve(text: &str) -> Result<Value, String> {
             Err("an infinite number has no place in JSON".into())
         }
         b'.' if matches!(text, ".nan" | ".NaN" | ".NAN") => Err("NaN has no place in JSON".into()),
-        b'.' => Ok(float(text).unwrap_or_else(|| text.into())),
+        b'.' => Ok(float(&joined(text)).unwrap_or_else(|| text.into())),
         b'+' | b'-' | b'0'..=b'9' => {
             let plain = text.replace('_', "");
             Ok(integer(&plain).or_else(|| float(&plain)).unwrap_or_else(|| text.into()))
@@ -279,6 +280,14 @@ fn integer(text: &str) -> Option<Value> {
         .or_else(|_| u64::from_str_radix(digits, radix).map(Value::from))
         .ok()
         .filter(|value| sign.is_empty() || value.is_i64())
+}
+
+/// The text without underscores, if each of them stands between two digits.
+fn joined(text: &str) -> String {
+    let digit = |part: Option<&u8>| part.is_some_and(u8::is_ascii_digit);
+    let parts: Vec<&[u8]> = text.as_bytes().split(|byte| *byte == b'_').collect();
+    let between = parts.windows(2).all(|pair| digit(pair[0].last()) && digit(pair[1].first()));
+    if between { text.replace('_', "") } else { text.into() }
 }
 
 /// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`; what is too big for a number stays text.
@@ -331,6 +340,7 @@ mod tests {
         reads("[~, null, NULL, !!null '', nUll]", json!([null, null, null, null, "nUll"]));
         reads("[1_000, 017, 0o17, 0x1F, 0b101, 089, -0x10]", json!([1000, 15, 15, 31, 5, 89.0, -16]));
         reads("[1.5, .5, 1e3, 1., 12e03, 1e999]", json!([1.5, 0.5, 1000.0, 1.0, 12000.0, "1e999"]));
+        reads("[.5_0, ._5, 1_.5]", json!([0.5, "._5", 1.5]));
         reads("[18446744073709551615, 9007199254740993]", json!([u64::MAX, 9_007_199_254_740_993u64]));
         reads(
             "[1.2.3, 10.0.0.1, 2030-01-01, -a, '1', \"yes\"]",
@@ -368,6 +378,8 @@ mod tests {
     fn only_the_first_document_is_read() {
         reads("a: 1\n---\nb: 2", json!({"a": 1}));
         reads("a: 1\n...\n\"junk", json!({"a": 1}));
+        refuses("{a: 1}\n}", "line 2: misplaced bracket");
+        refuses("a: 1\n%b: 2", "line 2");
         reads("", Value::Null);
         reads("# nothing", Value::Null);
     }
