@@ -8,6 +8,7 @@ mod meta;
 mod object;
 mod resource;
 mod status;
+mod tell;
 mod text;
 mod time;
 
@@ -18,6 +19,7 @@ pub use meta::{ObjectMeta, OwnerReference};
 pub use object::Object;
 pub use resource::{ApiResource, Resource, Scope, StaticResource, Whole};
 pub use status::{Status, StatusCause, StatusDetails, StatusMeta};
+pub(crate) use tell::{short, tell, tell_bytes};
 pub(crate) use text::Text;
 pub use time::Time;
 

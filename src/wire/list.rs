@@ -9,9 +9,9 @@ use super::Expect;
 use super::buffer::Buffer;
 use super::object::ObjectSeed;
 use super::scan::Scan;
-use super::unfit::{Probe, short, tell, tell_bytes};
+use super::unfit::Probe;
 use crate::error::{Error, Kind, Result};
-use crate::object::{ListMeta, Resource, Status, Text};
+use crate::object::{ListMeta, Resource, Status, Text, short, tell, tell_bytes};
 
 /// Decodes a list while it comes in: one object after the other, each in one pass straight from the bytes.
 ///

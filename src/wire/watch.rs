@@ -11,9 +11,9 @@ use serde_json::value::RawValue;
 use super::Expect;
 use super::buffer::Buffer;
 use super::object::ObjectSeed;
-use super::unfit::{self, Probe, short, tell, tell_bytes};
+use super::unfit::{self, Probe};
 use crate::error::{Error, Kind, Result};
-use crate::object::{Map, Resource, Status, Text, nullable};
+use crate::object::{Map, Resource, Status, Text, nullable, short, tell, tell_bytes};
 
 /// One event of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
