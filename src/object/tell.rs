@@ -7,7 +7,8 @@ use std::str::Utf8Error;
 pub(crate) fn tell(json: &str, error: &serde_json::Error) -> String {
     let lines = json.split_inclusive('\n').take(error.line().saturating_sub(1));
     let at = lines.map(str::len).sum::<usize>() + error.column();
-    let place = place(json.as_bytes(), at);
+    // Bad syntax is told behind the byte that is wrong.
+    let place = place(json.as_bytes(), at.saturating_sub(usize::from(!error.is_data())));
     let message = error.to_string();
     let position = format!(" at line {} column {}", error.line(), error.column());
     let message = message.strip_suffix(&position).unwrap_or(&message);
