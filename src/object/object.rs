@@ -321,8 +321,8 @@ impl<'de> Visitor<'de> for ObjectVisitor {
             return Err(A::Error::missing_field(missing));
         }
         let Some(fields) = metadata else { return Err(A::Error::missing_field("metadata")) };
-        let metadata =
-            serde_json::from_str(&fields).map_err(|error| A::Error::custom(tell(&fields, &error)))?;
+        let metadata = serde_json::from_str(&fields)
+            .map_err(|error| A::Error::custom(format_args!("metadata.{}", tell(&fields, &error))))?;
         let text = [API_VERSION, &api_version, KIND, &kind, r#"","metadata":"#, &fields, &rest, "}"].concat();
         let length = |text: &str| u16::try_from(text.len()).map_err(A::Error::custom);
         Ok(Object {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::Expect;
 use crate::error::{Error, Unfit};
-use crate::object::{ObjectKey, short};
+use crate::object::{ObjectKey, short, tell};
 
 /// What one can know of any object.
 #[derive(Default, Deserialize)]
@@ -37,6 +37,12 @@ pub(super) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String,
         Value::String(text) => Ok(text),
         _ => Ok(String::new()),
     }
+}
+
+/// Reads what can be known of `json`, or says why that is nothing: it is no JSON, or else `why`.
+pub(super) fn probe<'de, T: Deserialize<'de>>(json: &'de str, why: &str) -> Result<T, String> {
+    let found = serde_json::from_str(json);
+    found.map_err(|error| if error.is_data() { why.to_owned() } else { tell(json, &error) })
 }
 
 impl Probe {

@@ -144,7 +144,7 @@ fn an_item_that_cannot_be_decoded_is_one_error() {
         ("", "an item of the list is no object: EOF while parsing a value at byte 0"),
         (
             r#"{"metadata":{"name":"x","labels":7}}"#,
-            "Pod x does not fit its type: metadata: labels: invalid type",
+            "Pod x does not fit its type: metadata.labels: invalid type",
         ),
     ] {
         let json = format!(

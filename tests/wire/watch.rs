@@ -69,11 +69,11 @@ fn what_is_no_event_is_one_error() {
         (r#"{"kind":"Status","message":"no event"}"#, "unknown type of watch event: "),
         (
             r#"{"type":"ADDED","object":"text"}"#,
-            "a line of a watch is no event: object: invalid type: string, expected an object",
+            "a line of a watch is no event: invalid type: string, expected an object",
         ),
         (
             r#"{"type":"ADDED","object":{"metadata":{"name":"a"},"spec":{"nodeName":"n}"#,
-            "a line of a watch is no event: spec.nodeName: EOF while parsing a string at byte 72",
+            "a line of a watch is no event: object.spec.nodeName: EOF while parsing a string at byte 72",
         ),
         (
             r#"{"type":"ADDED","object":{"metadata":{"name":"a"}}} {}"#,
