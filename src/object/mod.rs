@@ -11,6 +11,7 @@ mod quantity;
 mod resource;
 mod selector;
 mod status;
+mod tell;
 mod text;
 mod time;
 
@@ -26,6 +27,7 @@ pub use selector::{
     FieldRequirement, FieldSelector, LabelSelector, LabelSelectorRequirement, Operator, Requirement, Selector,
 };
 pub use status::{Status, StatusCause, StatusDetails, StatusMeta};
+pub(crate) use tell::{short, tell, tell_bytes};
 pub(crate) use text::Text;
 pub use time::{MicroTime, Time};
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{ObjectMeta, OwnerReference, Resource, Text, Whole};
+use super::{ObjectMeta, OwnerReference, Resource, Text, Whole, tell};
 use crate::error::{Error, Result};
 
 /// An object of any kind, kept whole as JSON text but for `managedFields`.
@@ -54,7 +54,8 @@ impl Object {
     /// # Errors
     /// It is no JSON object with `apiVersion`, `kind` and `metadata`.
     pub fn from_json(text: &str) -> Result<Self> {
-        serde_json::from_str(text).map_err(|error| Error::decode("the text is no object").with_source(error))
+        serde_json::from_str(text)
+            .map_err(|error| Error::decode(format!("the text is no object: {}", tell(text, &error))))
     }
 
     /// Takes a JSON value, or whatever else serializes as an object with `apiVersion`, `kind` and `metadata`.
@@ -62,8 +63,9 @@ impl Object {
     /// # Errors
     /// It does not.
     pub fn from_value(value: impl Serialize) -> Result<Self> {
-        let read = || serde_json::from_str(&serde_json::to_string(&value)?);
-        read().map_err(|error: serde_json::Error| Error::decode("the value is no object").with_source(error))
+        let text = serde_json::to_string(&value)
+            .map_err(|error| Error::invalid(format!("a value that is no JSON: {error}")))?;
+        Self::from_json(&text)
     }
 
     /// Group and version, as `apps/v1`.
@@ -114,8 +116,8 @@ impl Object {
     /// It does not fit the type.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T> {
         serde_json::from_str(&self.text).map_err(|error| {
-            let what = format!("{} {} does not fit {}", self.kind(), self.key(), std::any::type_name::<T>());
-            Error::decode(what).with_source(error)
+            let (kind, key, target) = (self.kind(), self.key(), std::any::type_name::<T>());
+            Error::decode(format!("{kind} {key} does not fit {target}: {}", tell(&self.text, &error)))
         })
     }
 
@@ -127,7 +129,7 @@ impl Object {
     /// The object is as before.
     pub fn set(&mut self, pointer: &str, value: impl Serialize) -> Result<()> {
         let value = serde_json::to_value(value)
-            .map_err(|error| Error::invalid("a value that is no JSON").with_source(error))?;
+            .map_err(|error| Error::invalid(format!("a value that is no JSON: {error}")))?;
         let mut whole = self.parse::<Value>()?;
         let place = make(&mut whole, pointer)
             .ok_or_else(|| Error::invalid(format!("{} {}: no place {pointer:?}", self.kind(), self.key())))?;
@@ -319,7 +321,8 @@ impl<'de> Visitor<'de> for ObjectVisitor {
             return Err(A::Error::missing_field(missing));
         }
         let Some(fields) = metadata else { return Err(A::Error::missing_field("metadata")) };
-        let metadata = serde_json::from_str(&fields).map_err(A::Error::custom)?;
+        let metadata = serde_json::from_str(&fields)
+            .map_err(|error| A::Error::custom(format_args!("metadata.{}", tell(&fields, &error))))?;
         let text = [API_VERSION, &api_version, KIND, &kind, r#"","metadata":"#, &fields, &rest, "}"].concat();
         let length = |text: &str| u16::try_from(text.len()).map_err(A::Error::custom);
         Ok(Object {

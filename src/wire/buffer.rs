@@ -27,21 +27,26 @@ impl Buffer {
     /// Room for the next bytes. What is in use moves to the front only when that frees half of the buffer, else the
     /// buffer doubles: so no byte moves more often than once for each time that as many bytes were read.
     pub(super) fn space(&mut self) -> &mut [u8] {
-        let used = self.window.len();
-        if self.data.len() > self.usual * Self::SHRINK && used <= self.usual / 2 {
-            let mut data = vec![0; self.usual];
-            data[..used].copy_from_slice(self.bytes());
-            self.data = data;
-            self.window = 0..used;
-        } else if self.data.len() - self.window.end < Self::ROOM {
-            self.data.copy_within(self.window.clone(), 0);
-            self.window = 0..used;
-            if self.data.len() < self.usual || used > self.data.len() / 2 {
-                let length = self.usual.max(self.data.len() * 2);
-                self.data.resize(length, 0);
+        let (used, length) = (self.window.len(), self.data.len());
+        if length < self.usual || (length > self.usual * Self::SHRINK && used <= self.usual / 2) {
+            self.resize(self.usual);
+        } else if length - self.window.end < Self::ROOM {
+            if used > length / 2 {
+                self.resize(length * 2);
+            } else {
+                self.data.copy_within(self.window.clone(), 0);
+                self.window = 0..used;
             }
         }
         &mut self.data[self.window.end..]
+    }
+
+    fn resize(&mut self, length: usize) {
+        let mut data = vec![0; length];
+        let used = self.window.len();
+        data[..used].copy_from_slice(self.bytes());
+        self.data = data;
+        self.window = 0..used;
     }
 
     /// Takes the first `count` bytes of `space` into use; no more than it has.

@@ -9,9 +9,9 @@ use super::Expect;
 use super::buffer::Buffer;
 use super::object::ObjectSeed;
 use super::scan::Scan;
-use super::unfit::{Probe, short, tell, tell_bytes};
+use super::unfit::{Probe, probe};
 use crate::error::{Error, Kind, Result};
-use crate::object::{ListMeta, Resource, Status, Text};
+use crate::object::{ListMeta, Resource, Status, Text, short, tell, tell_bytes};
 
 /// Decodes a list while it comes in: one object after the other, each in one pass straight from the bytes.
 ///
@@ -291,10 +291,10 @@ impl<K: Resource> ListDecoder<K> {
     /// Why `text` is no object that fits; `why` is what the parser found.
     #[cold]
     fn explain(&self, text: &str, why: &str) -> Error {
-        match serde_json::from_str::<Option<Probe>>(text) {
+        match probe::<Option<Probe>>(text, why) {
             Ok(Some(probe)) => probe.explain(&self.expected, self.types(), false, why),
             Ok(None) => Error::decode("an item of the list is null"),
-            Err(_) => Error::decode(format!("an item of the list is no object: {why}")),
+            Err(why) => Error::decode(format!("an item of the list is no object: {why}")),
         }
     }
 

@@ -11,9 +11,9 @@ use serde_json::value::RawValue;
 use super::Expect;
 use super::buffer::Buffer;
 use super::object::ObjectSeed;
-use super::unfit::{self, Probe, short, tell, tell_bytes};
+use super::unfit::{self, Probe, probe};
 use crate::error::{Error, Kind, Result};
-use crate::object::{Map, Resource, Status, Text, nullable};
+use crate::object::{Map, Resource, Status, Text, nullable, short, tell, tell_bytes};
 
 /// One event of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -193,9 +193,10 @@ impl<K: Resource> WatchDecoder<K> {
             object: Option<Probe>,
         }
 
-        let why = why.strip_prefix("object.").unwrap_or(why);
-        let Ok(Line { kind, object }) = serde_json::from_str(text) else {
-            return Error::decode(format!("a line of a watch is no event: {why}"));
+        let why = why.strip_prefix("object.").or(why.strip_prefix("object: ")).unwrap_or(why);
+        let Line { kind, object } = match probe(text, why) {
+            Ok(line) => line,
+            Err(why) => return Error::decode(format!("a line of a watch is no event: {why}")),
         };
         match (EventType::parse(&kind), object) {
             (None, _) => Error::decode(format!("unknown type of watch event: {}", short(&kind))),
