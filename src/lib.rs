@@ -12,6 +12,6 @@ pub use error::{Error, OptionalExt, Result};
 pub use object::{
     ApiResource, FieldRequirement, FieldSelector, IntOrString, LabelSelector, LabelSelectorRequirement, Map,
     MicroTime, ObjectKey, ObjectMeta, Operator, OwnerReference, Quantity, Requirement, Resource, Scope,
-    Selector, StaticResource, Status, Time, Whole, nullable,
+    Selector, StaticResource, Status, Text, Time, Whole, nullable,
 };
 pub use stop::{OnStop, Stop};

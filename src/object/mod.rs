@@ -9,6 +9,7 @@ mod quantity;
 mod resource;
 mod selector;
 mod status;
+mod text;
 mod time;
 
 pub use int_or_string::IntOrString;
@@ -21,6 +22,7 @@ pub use selector::{
     FieldRequirement, FieldSelector, LabelSelector, LabelSelectorRequirement, Operator, Requirement, Selector,
 };
 pub use status::{Status, StatusCause, StatusDetails, StatusMeta};
+pub use text::Text;
 pub use time::{MicroTime, Time};
 
 /// Reads null as the default value: `#[serde(default, deserialize_with = "listwatch::nullable")]`.
