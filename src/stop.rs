@@ -1,6 +1,7 @@
 //! One token that ends whatever blocks.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ pub struct Stop(Arc<Inner>);
 struct Inner {
     /// Disconnected by `stop`, which makes every `select!` on it ready.
     signal: Receiver<()>,
+    /// The same as no sender being left, but free to ask.
+    stopped: AtomicBool,
     state: Mutex<State>,
     /// Keeps this token registered with its parent.
     _parent: Option<OnStop>,
@@ -77,7 +80,7 @@ impl Stop {
 
     /// Whether [`stop`](Stop::stop) was called, on this token or a parent.
     pub fn is_stopped(&self) -> bool {
-        self.0.lock().sender.is_none()
+        self.0.stopped.load(Ordering::Acquire)
     }
 
     /// Waits for `time` or until stopped. Returns `true` if stopped.
@@ -116,7 +119,7 @@ impl Inner {
     fn new(parent: Option<OnStop>) -> Self {
         let (sender, signal) = bounded(0);
         let state = State { sender: Some(sender), ..State::default() };
-        Self { signal, state: Mutex::new(state), _parent: parent }
+        Self { signal, stopped: AtomicBool::new(false), state: Mutex::new(state), _parent: parent }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -126,6 +129,7 @@ impl Inner {
     fn stop(&self) {
         let (sender, hooks) = {
             let mut state = self.lock();
+            self.stopped.store(true, Ordering::Release);
             (state.sender.take(), std::mem::take(&mut state.hooks))
         };
         drop(sender);
@@ -174,7 +178,7 @@ impl fmt::Debug for OnStop {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
     use std::thread;
 
     use super::*;

@@ -1,6 +1,7 @@
 //! What travels between the API server and a program: objects of any kind, what all of them share, and the server's
 //! answers.
 
+mod borrowed;
 mod int_or_string;
 mod key;
 mod list;
@@ -28,7 +29,8 @@ pub use selector::{
 };
 pub use status::{Status, StatusCause, StatusDetails, StatusMeta};
 pub(crate) use tell::{short, tell, tell_bytes};
-pub(crate) use text::Text;
+pub(crate) use borrowed::BorrowedText;
+pub use text::Text;
 pub use time::{MicroTime, Time};
 
 /// Reads null as the default value: `#[serde(default, deserialize_with = "listwatch::nullable")]`.

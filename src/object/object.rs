@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{ObjectMeta, OwnerReference, Resource, Text, Whole, tell};
+use super::{ObjectMeta, OwnerReference, Resource, BorrowedText, Whole, tell};
 use crate::error::{Error, Result};
 
 /// An object of any kind, kept whole as JSON text but for `managedFields`.
@@ -219,7 +219,7 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for Pointer<'_, T> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let (step, path) = self.step()?;
         let step = unescape(step);
-        while let Some(Text(key)) = map.next_key()? {
+        while let Some(BorrowedText(key)) = map.next_key()? {
             if key == step {
                 return map.next_value_seed(Pointer { path, found: self.found });
             }
@@ -308,7 +308,7 @@ impl<'de> Visitor<'de> for ObjectVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
         let (mut api_version, mut kind) = (String::new(), String::new());
         let (mut metadata, mut rest) = (None, String::new());
-        while let Some(Text(key)) = map.next_key()? {
+        while let Some(BorrowedText(key)) = map.next_key()? {
             match &*key {
                 "apiVersion" => api_version = map.next_value::<Type>()?.0,
                 "kind" => kind = map.next_value::<Type>()?.0,
@@ -345,7 +345,7 @@ struct Type(String);
 
 impl<'de> Deserialize<'de> for Type {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Text(text) = Text::deserialize(deserializer)?;
+        let BorrowedText(text) = BorrowedText::deserialize(deserializer)?;
         if text.bytes().all(|b| b.is_ascii_graphic() && b != b'"' && b != b'\\') {
             Ok(Self(text.into_owned()))
         } else {
@@ -370,7 +370,7 @@ impl<'de> Deserialize<'de> for MetadataText {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<MetadataText, A::Error> {
                 let mut fields = String::new();
-                while let Some(Text(key)) = map.next_key()? {
+                while let Some(BorrowedText(key)) = map.next_key()? {
                     if key == "managedFields" {
                         map.next_value::<IgnoredAny>()?;
                     } else {

@@ -404,6 +404,8 @@ mod tests {
             (951_782_399, "2000-02-28T23:59:59Z"),
             (951_782_400, "2000-02-29T00:00:00Z"),
             (FIRST, "0000-01-01T00:00:00Z"),
+            // Go's zero time, which it writes as null.
+            (-62_135_596_800, "0001-01-01T00:00:00Z"),
             (LAST, "9999-12-31T23:59:59Z"),
         ] {
             assert_eq!(Time::from_unix(seconds).to_string(), text);

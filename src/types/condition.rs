@@ -1,7 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::Text;
-use crate::object::{Time, nullable};
+use crate::object::{Text, Time, nullable};
 
 /// A condition in the status of an object, as `metav1.Condition` upstream; also for statuses of your own kinds.
 ///

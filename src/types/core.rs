@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
-use super::{Condition, Text};
-use crate::object::{IntOrString, Map, ObjectMeta, Quantity};
+use super::Condition;
+use crate::object::{IntOrString, Map, ObjectMeta, Quantity, Text};
 use crate::resource;
 
 fields! {

@@ -1,5 +1,5 @@
-use super::{ObjectReference, Text};
-use crate::object::ObjectMeta;
+use super::ObjectReference;
+use crate::object::{ObjectMeta, Text};
 use crate::resource;
 
 fields! {

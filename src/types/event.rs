@@ -1,5 +1,5 @@
-use super::{ObjectReference, Text};
-use crate::object::{MicroTime, ObjectMeta, Time};
+use super::ObjectReference;
+use crate::object::{MicroTime, ObjectMeta, Text, Time};
 use crate::resource;
 
 fields! {

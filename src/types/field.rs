@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
-use super::{ByteString, Text};
-use crate::object::{IntOrString, LabelSelector, Map, ObjectMeta, Quantity, list, nullable};
+use super::ByteString;
+use crate::object::{IntOrString, LabelSelector, Map, ObjectMeta, Quantity, Text, list, nullable};
 
 /// A field that is absent or null when it is its default, and then not written.
 pub(super) trait Field: Sized {

@@ -1,13 +1,13 @@
 //! Ready-made kinds: the fields that programs mostly read, and no more, so that a cache of them is small.
 //!
 //! Most of them are projections: the decoder skips what they do not name, so they must never be written back whole,
-//! and [`Api::replace`](crate::Api::replace) does not take them. To create objects, they have what the kind requires; for a change of an
-//! existing object send a patch. [`ConfigMap`], [`Secret`], [`Namespace`], [`ServiceAccount`], [`Endpoints`],
-//! [`Lease`] and [`Event`] hold every field of their kind and can be replaced.
+//! and [`Api::replace`](crate::Api::replace) does not take them. They have what it takes to create simple objects; to
+//! change existing ones, send a patch. [`ConfigMap`], [`Secret`], [`Namespace`], [`ServiceAccount`], [`Endpoints`],
+//! [`Lease`] and [`Event`] hold every field that their kind has in Kubernetes 1.37 and can be replaced.
 //!
 //! A program that needs another field declares its own type with [`resource!`](crate::resource!), or reads the whole
-//! object. In all of them, absent text, numbers and lists are empty or zero; an `Option` is there where absence means
-//! something else. Null is read as absent. What is absent is not written.
+//! object. In all types here, absent text, numbers and lists are empty or zero; an `Option` is there where absence
+//! means something else. Null is read as absent, and what is absent is not written.
 
 #[macro_use]
 mod field;
@@ -24,7 +24,6 @@ mod discovery;
 mod event;
 mod pod;
 mod template;
-mod text;
 
 pub use apiextensions::{
     CustomResourceDefinition, CustomResourceDefinitionNames, CustomResourceDefinitionSpec,
@@ -54,7 +53,6 @@ pub use pod::{Container, ContainerState, ContainerStatus, Pod, PodSpec, PodStatu
 pub use template::{
     ContainerPort, EnvVar, PodTemplateSpec, ResourceRequirements, TemplateContainer, TemplatePodSpec,
 };
-pub use text::Text;
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,5 @@
-use super::{Condition, Text};
-use crate::object::{ObjectMeta, Time};
+use super::Condition;
+use crate::object::{ObjectMeta, Text, Time};
 use crate::resource;
 
 fields! {

@@ -11,7 +11,7 @@ use super::object::ObjectSeed;
 use super::scan::Scan;
 use super::unfit::{Probe, probe};
 use crate::error::{Error, Kind, Result};
-use crate::object::{ListMeta, Resource, Status, Text, short, tell, tell_bytes};
+use crate::object::{ListMeta, Resource, Status, BorrowedText, short, tell, tell_bytes};
 
 /// Decodes a list while it comes in: one object after the other, each in one pass straight from the bytes.
 ///
@@ -194,7 +194,7 @@ impl<K: Resource> ListDecoder<K> {
 
     fn key(&mut self) -> Result<Option<(usize, Key)>> {
         let Some(length) = self.whole()? else { return Ok(None) };
-        let Text(text) = parse(&self.buffer.bytes()[..length])?;
+        let BorrowedText(text) = parse(&self.buffer.bytes()[..length])?;
         let key = match &*text {
             "apiVersion" => Key::ApiVersion,
             "kind" => Key::Kind,

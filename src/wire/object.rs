@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use serde::de::value::{MapAccessDeserializer, StrDeserializer};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 
-use crate::object::{ApiResource, Resource, Text};
+use crate::object::{ApiResource, Resource, BorrowedText};
 
 /// Which kind of object a decoder is to find.
 ///
@@ -173,10 +173,10 @@ impl<'de: 'x, 'x, A: MapAccess<'de>> MapAccess<'de> for Checked<'x, A> {
     type Error = A::Error;
 
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
-        while let Some(Text(key)) = self.map.next_key()? {
+        while let Some(BorrowedText(key)) = self.map.next_key()? {
             if matches!(&*key, "apiVersion" | "kind") {
                 // Null is absent.
-                let Some(Text(value)) = self.map.next_value::<Option<Text<'de>>>()? else { continue };
+                let Some(BorrowedText(value)) = self.map.next_value::<Option<BorrowedText<'de>>>()? else { continue };
                 if key == "kind" {
                     self.check_kind(&value)?;
                 } else {

@@ -13,7 +13,7 @@ use super::buffer::Buffer;
 use super::object::ObjectSeed;
 use super::unfit::{self, Probe, probe};
 use crate::error::{Error, Kind, Result};
-use crate::object::{Map, Resource, Status, Text, nullable, short, tell, tell_bytes};
+use crate::object::{Map, Resource, Status, BorrowedText, nullable, short, tell, tell_bytes};
 
 /// One event of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -257,10 +257,10 @@ impl<'de, K: Resource> Visitor<'de> for EnvelopeVisitor<'_, K> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Envelope<'de, K>, A::Error> {
         let (mut kind, mut raw, mut told) = (None, None::<&RawValue>, None);
-        while let Some(Text(key)) = map.next_key()? {
+        while let Some(BorrowedText(key)) = map.next_key()? {
             match (&*key, kind) {
                 ("type", None) => {
-                    let Text(text) = map.next_value()?;
+                    let BorrowedText(text) = map.next_value()?;
                     kind = Some(EventType::parse(&text).ok_or_else(|| A::Error::custom("unknown type"))?);
                 }
                 ("object", None) if raw.is_none() => raw = Some(map.next_value()?),

@@ -19,6 +19,20 @@ pub trait RateLimit<T>: Send + 'static {
     fn retries(&self, item: &T) -> u32;
 }
 
+impl<T> RateLimit<T> for Box<dyn RateLimit<T>> {
+    fn when(&mut self, item: &T, now: Instant) -> Duration {
+        (**self).when(item, now)
+    }
+
+    fn forget(&mut self, item: &T) {
+        (**self).forget(item);
+    }
+
+    fn retries(&self, item: &T) -> u32 {
+        (**self).retries(item)
+    }
+}
+
 /// The default of client-go: the longer of 5 ms·2ⁿ (at most 1000 s) for each item's n-th failure, and a bucket of 10
 /// per second with a burst of 100 over all items.
 pub type RateLimiter<T> = MaxOf<ItemExponentialFailure<T>, BucketRateLimiter>;
