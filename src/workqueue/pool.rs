@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use log::{Level, error, log};
+use log::{Level, log};
 
 use super::queue::WorkQueue;
 use crate::error::{Error, Kind, Result};
@@ -41,7 +41,8 @@ impl Action {
 
 /// Threads that take keys from a [`WorkQueue`] and call a function with each.
 ///
-/// A key is with one thread at a time. What happens after the function has returned:
+/// A key is with one thread at a time. The function should read the object of its key from a cache: it gets the newest
+/// state, and learns of a deletion by finding none. What happens after the function has returned:
 ///
 /// - `Ok` [forgets](WorkQueue::forget) earlier failures of the key, and for [`Action::requeue`]
 ///   [adds it after](WorkQueue::add_after) the delay.
@@ -137,6 +138,11 @@ pub struct WorkerOptions {
 impl WorkerOptions {
     /// Give a key up after its first failure and `retries` more in a row: logged as an error, and the key is
     /// forgotten until it is added again. Without this, a key is retried for ever.
+    ///
+    /// Failures are counted by the queue's [`RateLimit`](super::RateLimit) (a [`BucketRateLimiter`] alone counts none),
+    /// and not for a key that was added again meanwhile: its next run is another attempt, not a retry.
+    ///
+    /// [`BucketRateLimiter`]: super::BucketRateLimiter
     pub fn max_retries(mut self, retries: u32) -> Self {
         self.max_retries = Some(retries);
         self
@@ -205,13 +211,15 @@ where
 
     fn failed(&self, key: &T, level: Level, error: &str) {
         let tries = self.queue.num_requeues(key).saturating_add(1);
-        if self.max_retries.is_some_and(|max| tries > max) {
+        let (level, next) = if self.max_retries.is_some_and(|max| tries > max) {
             self.queue.forget(key);
-            error!(target: TARGET, "work on {key:?} failed, try {tries}, given up: {error}");
+            (Level::Error, "given up".to_owned())
+        } else if self.queue.is_shut_down() {
+            (level, "not again as the queue is shut down".to_owned())
         } else {
-            let next = self.queue.add_rate_limited(key.clone());
-            log!(target: TARGET, level, "work on {key:?} failed, try {tries}, next in {next:?}: {error}");
-        }
+            (level, format!("next in {:?}", self.queue.add_rate_limited(key.clone())))
+        };
+        log!(target: TARGET, level, "work on {key:?} failed, try {tries}, {next}: {error}");
     }
 }
 

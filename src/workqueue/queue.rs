@@ -652,16 +652,20 @@ mod tests {
 
     #[test]
     fn stop_is_not_missed_by_one_who_is_about_to_wait() {
-        let (queue, _) = queue();
-        for round in 0..300 {
-            let stop = Stop::new();
-            thread::scope(|scope| {
-                let thread = scope.spawn(|| queue.get(&stop));
-                (0..round).for_each(|_| std::hint::spin_loop());
-                stop.stop();
-                assert_eq!(thread.join().unwrap(), None);
-            });
-        }
+        let ((queue, _), stop) = (queue(), Stop::new());
+        let _wake = queue.0.wake_on(&stop);
+        let state = queue.0.lock(); // as one who has looked in vain
+        thread::scope(|scope| {
+            let stopping = scope.spawn(|| stop.stop());
+            while !stop.is_stopped() {
+                thread::yield_now();
+            }
+            (0..100).for_each(|_| thread::yield_now());
+            let (state, result) = queue.0.changed.wait_timeout(state, 10_000 * MS).unwrap();
+            assert!(!result.timed_out());
+            drop(state);
+            stopping.join().unwrap();
+        });
     }
 
     #[test]
