@@ -27,8 +27,8 @@ use listwatch::client::{Method, Request};
 use listwatch::config::Config;
 use listwatch::types::Pod;
 use listwatch::{
-    Api, ApiResource, Client, Handlers, Informer, ListMode, Object, ObjectKey, RateLimiter, Resource, Scope, Stop, WorkQueue,
-    enqueue,
+    Api, ApiResource, Client, Handlers, Informer, ListMode, Object, ObjectKey, RateLimiter, Resource, Scope,
+    Stop, WorkQueue, enqueue,
 };
 
 fn main() {
@@ -74,7 +74,8 @@ const PODS: ApiResource = ApiResource::new("v1", "Pod", "pods", Scope::Namespace
 
 impl Bench {
     fn run<K: Resource>(&self, words: &[String]) {
-        let number = |at: usize| words.get(at).and_then(|w| w.parse().ok()).expect("usage: see the top of peer.rs");
+        let number =
+            |at: usize| words.get(at).and_then(|w| w.parse().ok()).expect("usage: see the top of peer.rs");
         match words.first().map(String::as_str) {
             Some("sync") => {
                 let _informer = self.sync::<K>(number(1), |_| {});
@@ -101,7 +102,11 @@ impl Bench {
     }
 
     /// An informer whose handler has seen `want` pods.
-    fn sync<K: Resource>(&self, want: usize, mut update: impl FnMut(&Arc<K>) + Send + 'static) -> Informer<K> {
+    fn sync<K: Resource>(
+        &self,
+        want: usize,
+        mut update: impl FnMut(&Arc<K>) + Send + 'static,
+    ) -> Informer<K> {
         let informer = self.informer::<K>(None);
         let (done, all) = bounded(1);
         let mut adds = 0;
@@ -235,7 +240,9 @@ impl Bench {
         let informer = self.informer::<K>(Some("ns-0"));
         let events = Arc::new(AtomicUsize::new(0));
         let counted = events.clone();
-        let handler = Handlers::new().on_update(move |_, _| drop(counted.fetch_add(1, Ordering::Relaxed)));
+        let handler = Handlers::new().on_update(move |_, _| {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
         informer.add_handler(handler).unwrap();
         informer.start(&self.stop).unwrap();
         informer.wait_for_sync(Duration::from_secs(60)).unwrap();
@@ -273,7 +280,8 @@ fn switches() -> u64 {
 
 /// Seconds that the threads which live have spent; those that have ended here spent none worth telling.
 fn cpu() -> f64 {
-    let spent = |t: String| fs::read_to_string(format!("{t}/schedstat")).ok()?.split(' ').next()?.parse::<u64>().ok();
+    let spent =
+        |t: String| fs::read_to_string(format!("{t}/schedstat")).ok()?.split(' ').next()?.parse::<u64>().ok();
     threads().filter_map(spent).sum::<u64>() as f64 / 1e9
 }
 

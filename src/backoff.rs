@@ -80,6 +80,9 @@ mod tests {
         let mut jitter = Jitter::new();
         let drawn: Vec<_> = (0..1000).map(|_| jitter.between(least, most)).collect();
         assert!(drawn.iter().all(|d| (least..=most).contains(d)));
-        assert!(drawn.iter().any(|d| *d < Duration::from_secs(190)) && drawn.iter().any(|d| *d > Duration::from_secs(220)));
+        assert!(
+            drawn.iter().any(|d| *d < Duration::from_secs(190))
+                && drawn.iter().any(|d| *d > Duration::from_secs(220))
+        );
     }
 }

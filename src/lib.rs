@@ -15,21 +15,20 @@ mod error;
 mod http;
 mod stop;
 
-pub use cache::{
-    Handler, Handlers, Informer, InformerFactory, ListMode, Lister, Registration, enqueue,
-};
+pub use cache::{Handler, Handlers, Informer, InformerFactory, ListMode, Lister, Registration, enqueue};
 pub use client::{
     Api, Client, DeleteParams, Deletion, ListParams, Patch, PatchParams, PostParams, WatchParams,
 };
 pub use clock::{Clock, Timer};
+pub use config::Config;
 #[cfg(feature = "kubeconfig")]
 pub use config::KubeconfigOptions;
-pub use config::Config;
 pub use controller::{Controller, Request};
 pub use error::{Error, OptionalExt, Result, Unfit};
 pub use object::{
-    ApiResource, FieldSelector, IntOrString, LabelSelector, List, ListMeta, Map, MicroTime, Object, ObjectKey,
-    ObjectMeta, OwnerReference, Quantity, Resource, Scope, Selector, StaticResource, Status, Text, Time, Whole, nullable,
+    ApiResource, FieldSelector, IntOrString, LabelSelector, List, ListMeta, Map, MicroTime, Object,
+    ObjectKey, ObjectMeta, OwnerReference, Quantity, Resource, Scope, Selector, StaticResource, Status, Text,
+    Time, Whole, nullable,
 };
 pub use stop::{OnStop, Stop};
 pub use wire::{Bookmark, WatchEvent};

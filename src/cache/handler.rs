@@ -2,8 +2,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::object::ObjectKey;
-use crate::workqueue::WorkQueue;
 use crate::object::Resource;
+use crate::workqueue::WorkQueue;
 
 /// An object that is gone.
 #[derive(Clone, Debug)]

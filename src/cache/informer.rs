@@ -123,7 +123,13 @@ impl<K: Resource> Informer<K> {
     /// An informer of what can be listed and watched here.
     pub fn builder(source: impl ListWatch<K>) -> InformerBuilder<K> {
         let reflector = Reflector::new(source);
-        InformerBuilder { reflector, clock: Clock::system(), store: Store::new(), resync: None, index_error: None }
+        InformerBuilder {
+            reflector,
+            clock: Clock::system(),
+            store: Store::new(),
+            resync: None,
+            index_error: None,
+        }
     }
 
     /// Starts reading and telling, until stopped. Does nothing if it was started already.
@@ -178,7 +184,11 @@ impl<K: Resource> Informer<K> {
     ///
     /// # Errors
     /// As [`add_handler`](Self::add_handler).
-    pub fn add_handler_with(&self, options: HandlerOptions, handler: impl Handler<K>) -> Result<Registration<K>> {
+    pub fn add_handler_with(
+        &self,
+        options: HandlerOptions,
+        handler: impl Handler<K>,
+    ) -> Result<Registration<K>> {
         let shared = &self.shared;
         let mut distribute = shared.lock();
         if shared.stop.is_stopped() {
@@ -254,7 +264,10 @@ impl<K: Resource> Informer<K> {
             Some(slow) => {
                 let (name, depth) = (slow.name(), slow.depth());
                 let message = format!("{}: handler {name} is not through the first list", self.describe());
-                Err(Error::new(Kind::Timeout, format!("{message} after {timeout:?}: {depth} notifications wait")))
+                Err(Error::new(
+                    Kind::Timeout,
+                    format!("{message} after {timeout:?}: {depth} notifications wait"),
+                ))
             }
         }
     }
@@ -452,7 +465,11 @@ impl<K: Resource> InformerBuilder<K> {
 
     /// Adds an index; see [`Store::add_index`]. A name that is taken is an error of [`build`](Self::build).
     #[must_use]
-    pub fn index(mut self, name: &str, values_of: impl Fn(&K) -> Vec<String> + Send + Sync + 'static) -> Self {
+    pub fn index(
+        mut self,
+        name: &str,
+        values_of: impl Fn(&K) -> Vec<String> + Send + Sync + 'static,
+    ) -> Self {
         if let Err(e) = self.store.0.add_index(name, values_of) {
             self.index_error.get_or_insert(e);
         }
@@ -472,7 +489,8 @@ impl<K: Resource> InformerBuilder<K> {
 
     pub(super) fn into_informer(self) -> Informer<K> {
         let Self { reflector, clock, store: (store, writer), resync, .. } = self;
-        let distribute = Distribute { writer: Some(writer), listeners: Vec::new(), named: 0, threads: Vec::new() };
+        let distribute =
+            Distribute { writer: Some(writer), listeners: Vec::new(), named: 0, threads: Vec::new() };
         Informer {
             shared: Arc::new(Shared {
                 reflector,
@@ -506,7 +524,10 @@ impl<K> Drop for Shared<K> {
 
 impl<K: Resource> fmt::Debug for Informer<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Informer").field("of", &self.describe()).field("health", &self.health()).finish_non_exhaustive()
+        f.debug_struct("Informer")
+            .field("of", &self.describe())
+            .field("health", &self.health())
+            .finish_non_exhaustive()
     }
 }
 

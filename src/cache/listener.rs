@@ -24,8 +24,14 @@ const WARN_EVERY: Duration = Duration::from_secs(60);
 
 /// What is to be told.
 pub(super) enum Note<K> {
-    Add { object: Arc<K>, initial: bool },
-    Update { old: Arc<K>, new: Arc<K> },
+    Add {
+        object: Arc<K>,
+        initial: bool,
+    },
+    Update {
+        old: Arc<K>,
+        new: Arc<K>,
+    },
     Delete(Deleted<K>),
     /// All that was there when the handler came has been told.
     InitialEnd,
@@ -274,7 +280,8 @@ impl<K: Resource> Queue<K> {
 
     /// The number of the last note of each object.
     fn numbers(&self) -> HashMap<ObjectKey, usize> {
-        let key = |(at, note): (usize, &Option<Note<K>>)| Some((note.as_ref()?.object()?.key(), self.gone + at));
+        let key =
+            |(at, note): (usize, &Option<Note<K>>)| Some((note.as_ref()?.object()?.key(), self.gone + at));
         self.notes.iter().enumerate().filter_map(key).collect()
     }
 
@@ -336,7 +343,8 @@ impl<K: Resource> Registration<K> {
             return Ok(());
         }
         let depth = self.depth();
-        let message = format!("handler {} has not seen the first list after {timeout:?}: {depth} wait", self.name());
+        let message =
+            format!("handler {} has not seen the first list after {timeout:?}: {depth} wait", self.name());
         Err(Error::new(Kind::Timeout, message))
     }
 

@@ -439,7 +439,8 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
 
     /// What a watch that failed means.
     fn classify(&mut self, e: Error) -> Next {
-        if e.is_expired() || e.is_too_large_resource_version() || e.is_not_found() || self.version.is_empty() {
+        if e.is_expired() || e.is_too_large_resource_version() || e.is_not_found() || self.version.is_empty()
+        {
             return Next::List(e);
         }
         if e.is_decode() || e.is_limit() {
@@ -486,7 +487,8 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
 /// The object, or the same version of it where that is kept already.
 fn keep_known<K: Resource>(reflector: &Reflector<K>, sink: &impl Sink<K>, object: K) -> Arc<K> {
     let known = sink.known(&object.key());
-    let same = |known: &Arc<K>| known.uid() == object.uid() && known.resource_version() == object.resource_version();
+    let same =
+        |known: &Arc<K>| known.uid() == object.uid() && known.resource_version() == object.resource_version();
     known.filter(same).unwrap_or_else(|| reflector.transformed(object))
 }
 
@@ -507,4 +509,3 @@ impl<K> fmt::Debug for Reflector<K> {
         f.debug_struct("Reflector").field("mode", &self.mode).finish_non_exhaustive()
     }
 }
-

@@ -101,7 +101,10 @@ impl<K: Resource> Store<K> {
         let prefix = format!("{namespace}/");
         let state = self.read();
         let range = state.objects.range::<str, _>((Bound::Included(prefix.as_str()), Bound::Unbounded));
-        range.take_while(|(key, _)| key.as_str().starts_with(&prefix)).map(|(_, object)| object.clone()).collect()
+        range
+            .take_while(|(key, _)| key.as_str().starts_with(&prefix))
+            .map(|(_, object)| object.clone())
+            .collect()
     }
 
     /// All keys, sorted.
@@ -167,7 +170,11 @@ impl<K: Resource> Store<K> {
             if state.index(name).is_ok() {
                 return Err(Error::invalid(format!("there is an index {name:?} already")));
             }
-            state.indexes.push(Index { name: name.into(), values_of: values_of.clone(), keys: HashMap::new() });
+            state.indexes.push(Index {
+                name: name.into(),
+                values_of: values_of.clone(),
+                keys: HashMap::new(),
+            });
             state.objects.iter().map(|(key, object)| (key.clone(), object.clone())).collect()
         };
         let values: Vec<_> = there.iter().map(|(_, object)| call(&values_of, object)).collect();

@@ -177,7 +177,8 @@ impl<K: Resource> Api<K> {
     /// # Errors
     /// If the server refuses or the connection fails; some may be deleted by then.
     pub fn delete_collection(&self, params: &DeleteParams, list: &ListParams) -> Result<()> {
-        let answer = self.collection.delete_collection(params, list).and_then(|request| self.client.call(&request));
+        let answer =
+            self.collection.delete_collection(params, list).and_then(|request| self.client.call(&request));
         answer.map(drop).map_err(|e| self.explain("delete a collection", e))
     }
 
@@ -206,7 +207,12 @@ impl<K: Resource> Api<K> {
     ///
     /// # Errors
     /// As [`patch`](Self::patch).
-    pub fn patch_status<P: Serialize>(&self, name: &str, params: &PatchParams, patch: &Patch<P>) -> Result<K> {
+    pub fn patch_status<P: Serialize>(
+        &self,
+        name: &str,
+        params: &PatchParams,
+        patch: &Patch<P>,
+    ) -> Result<K> {
         self.send("patch the status of", name, self.collection.patch(name, "status", params, patch))
     }
 

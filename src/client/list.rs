@@ -78,7 +78,10 @@ impl<K: Resource> Api<K> {
     }
 }
 
-fn drain<K: Resource>(decoder: &mut ListDecoder<K>, sink: &mut impl FnMut(Result<K>) -> Result<()>) -> Result<()> {
+fn drain<K: Resource>(
+    decoder: &mut ListDecoder<K>,
+    sink: &mut impl FnMut(Result<K>) -> Result<()>,
+) -> Result<()> {
     while let Some(item) = decoder.next_item() {
         match item {
             Err(e) if e.unfit().is_none() => return Err(e),

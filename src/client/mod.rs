@@ -14,8 +14,8 @@ use serde::de::DeserializeOwned;
 pub use self::api::{Api, Deletion};
 pub use self::list::Pages;
 pub use self::params::{
-    DeleteParams, FieldValidation, ListParams, Patch, PatchParams, PostParams, PropagationPolicy, VersionMatch,
-    WatchParams,
+    DeleteParams, FieldValidation, ListParams, Patch, PatchParams, PostParams, PropagationPolicy,
+    VersionMatch, WatchParams,
 };
 pub use self::watch::Watch;
 pub use crate::http::{Method, Request};
@@ -95,8 +95,9 @@ impl Client {
     /// If there is no answer, it is a refusal, or it does not fit `T`.
     pub fn request<T: DeserializeOwned>(&self, request: &Request) -> Result<T> {
         let bytes = self.call(request)?;
-        serde_json::from_slice(&bytes)
-            .map_err(|e| Error::decode(format!("{} {}: unexpected answer", request.method, request.path)).with_source(e))
+        serde_json::from_slice(&bytes).map_err(|e| {
+            Error::decode(format!("{} {}: unexpected answer", request.method, request.path)).with_source(e)
+        })
     }
 
     /// Sends any request and reads its answer as text.
@@ -104,8 +105,10 @@ impl Client {
     /// # Errors
     /// If there is no answer, it is a refusal, or it is not UTF-8.
     pub fn request_text(&self, request: &Request) -> Result<String> {
-        String::from_utf8(self.call(request)?)
-            .map_err(|e| Error::decode(format!("{} {}: the answer is no text", request.method, request.path)).with_source(e))
+        String::from_utf8(self.call(request)?).map_err(|e| {
+            Error::decode(format!("{} {}: the answer is no text", request.method, request.path))
+                .with_source(e)
+        })
     }
 
     /// Sends a request and reads its answer.
@@ -114,7 +117,13 @@ impl Client {
             .send(request, Limits::Total(self.timeout), &self.stop)
             .and_then(accept)
             .and_then(|mut answer| answer.body.read_to_end(LARGEST_ANSWER))
-            .map_err(|e| if e.status().is_some() { e } else { e.context(format!("{} {}", request.method, request.path)) })
+            .map_err(|e| {
+                if e.status().is_some() {
+                    e
+                } else {
+                    e.context(format!("{} {}", request.method, request.path))
+                }
+            })
     }
 
     /// Sends a request whose answer may be long, and is read as it comes.

@@ -283,7 +283,9 @@ impl PatchParams {
 
     pub(super) fn check_apply(&self) -> Result<()> {
         if self.post.field_manager.is_empty() {
-            return Err(Error::invalid("a server-side apply needs a field manager: PatchParams::apply(\"my-program\")"));
+            return Err(Error::invalid(
+                "a server-side apply needs a field manager: PatchParams::apply(\"my-program\")",
+            ));
         }
         Ok(())
     }

@@ -83,7 +83,8 @@ impl Collection {
     ) -> Result<Request> {
         let path = self.object(name, subresource)?;
         let mut request = Request::new(Method::Put, params.query().append_to(path));
-        request.body = if matches!(subresource, "" | "status") { self.typed(object)? } else { to_json(object)? };
+        request.body =
+            if matches!(subresource, "" | "status") { self.typed(object)? } else { to_json(object)? };
         Ok(request)
     }
 
@@ -124,7 +125,9 @@ impl Collection {
         }
         if self.namespace.is_none() && self.resource.scope == crate::object::Scope::Namespaced {
             let resource = &self.resource;
-            return Err(Error::invalid(format!("{resource} live in namespaces: say in which ({name:?} alone is no address)")));
+            return Err(Error::invalid(format!(
+                "{resource} live in namespaces: say in which ({name:?} alone is no address)"
+            )));
         }
         let mut path = self.resource.path(self.namespace.as_deref());
         path.push('/');
@@ -250,7 +253,8 @@ mod tests {
 
     #[test]
     fn the_type_is_written_where_the_value_has_none() {
-        let body = |value| String::from_utf8(nodes().create(&PostParams::default(), &value).unwrap().body).unwrap();
+        let body =
+            |value| String::from_utf8(nodes().create(&PostParams::default(), &value).unwrap().body).unwrap();
         assert_eq!(body(json!({"spec": {}})), r#"{"apiVersion":"v1","kind":"Node","spec":{}}"#);
         assert_eq!(body(json!({})), r#"{"apiVersion":"v1","kind":"Node"}"#);
         assert_eq!(body(json!({"kind": "Node"})), r#"{"kind":"Node"}"#);
@@ -266,7 +270,10 @@ mod tests {
         let unnamed = nodes().patch("n", "", &PatchParams::default(), &Patch::Apply(json!({})));
         assert!(unnamed.unwrap_err().is_invalid_argument());
         let merge = nodes().patch("n", "", &PatchParams::default(), &Patch::Merge(json!({"a": 1}))).unwrap();
-        assert_eq!((merge.content_type, merge.body), ("application/merge-patch+json", br#"{"a":1}"#.to_vec()));
+        assert_eq!(
+            (merge.content_type, merge.body),
+            ("application/merge-patch+json", br#"{"a":1}"#.to_vec())
+        );
     }
 
     #[test]

@@ -72,4 +72,3 @@ impl<K> fmt::Debug for Watch<K> {
         f.debug_struct("Watch").field("open", &self.answer.is_some()).finish_non_exhaustive()
     }
 }
-

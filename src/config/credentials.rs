@@ -117,11 +117,12 @@ impl Credentials {
         }
     }
 
-    /// Reads the token file again for the next request: the server did not accept the token.
-    pub(crate) fn refresh(&self) {
-        if let Kind::File(file) = &*self.0 {
-            file.lock().due = None;
-        }
+    /// Reads the token file again for the next request: the server did not accept the token. Says whether there is
+    /// anything to read again.
+    pub(crate) fn refresh(&self) -> bool {
+        let Kind::File(file) = &*self.0 else { return false };
+        file.lock().due = None;
+        true
     }
 
     /// Whether the token file, if there is one, can be read now.

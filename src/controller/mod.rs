@@ -162,7 +162,10 @@ impl<K: Resource> Controller<K> {
 
     /// How failures are spaced; by default as [`RateLimiter`].
     #[must_use]
-    pub fn rate_limit<L: RateLimit<ObjectKey>>(mut self, limiter: impl Fn() -> L + Send + Sync + 'static) -> Self {
+    pub fn rate_limit<L: RateLimit<ObjectKey>>(
+        mut self,
+        limiter: impl Fn() -> L + Send + Sync + 'static,
+    ) -> Self {
         self.limiter = Some(Arc::new(move || Box::new(limiter())));
         self
     }
@@ -188,7 +191,8 @@ impl<K: Resource> Controller<K> {
     ) -> Result<()> {
         let term = stop.child();
         let factory = self.factory.anew();
-        let limiter = self.limiter.as_ref().map_or_else(|| Box::new(RateLimiter::default()) as _, |make| make());
+        let limiter =
+            self.limiter.as_ref().map_or_else(|| Box::new(RateLimiter::default()) as _, |make| make());
         let queue = WorkQueue::with_clock(limiter, self.client.clock().clone());
         let done = self.work(&term, &factory, &queue, reconcile);
         term.stop();

@@ -31,7 +31,12 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 pub(super) struct NoResolver;
 
 impl Resolver for NoResolver {
-    fn resolve(&self, _: &ureq::http::Uri, _: &UreqConfig, _: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
+    fn resolve(
+        &self,
+        _: &ureq::http::Uri,
+        _: &UreqConfig,
+        _: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
         Ok(self.empty())
     }
 }
@@ -47,7 +52,11 @@ pub(super) struct TcpConnector {
 impl Connector<()> for TcpConnector {
     type Out = Connection;
 
-    fn connect(&self, details: &ConnectionDetails<'_>, _: Option<()>) -> Result<Option<Connection>, ureq::Error> {
+    fn connect(
+        &self,
+        details: &ConnectionDetails<'_>,
+        _: Option<()>,
+    ) -> Result<Option<Connection>, ureq::Error> {
         let call = Call::current().ok_or(ureq::Error::ConnectionFailed)?;
         let limit = details.timeout.not_zero().map_or(self.timeout, |left| self.timeout.min(*left));
         let deadline = self.clock.now() + limit;
@@ -81,7 +90,8 @@ impl TcpConnector {
             }
         }
         let socket = connected?;
-        let buffers = LazyBuffers::new(details.config.input_buffer_size(), details.config.output_buffer_size());
+        let buffers =
+            LazyBuffers::new(details.config.input_buffer_size(), details.config.output_buffer_size());
         let mut connection = Connection {
             wire: Wire { socket, timeouts: [None; 2], deadline: None, clock: self.clock.clone() },
             tls: None,
@@ -98,7 +108,13 @@ impl TcpConnector {
     }
 
     /// A name lookup cannot be ended: it runs on a thread of its own, which is left behind when the time is over.
-    fn look_up(&self, host: &str, port: u16, deadline: Instant, stop: &Stop) -> Result<Vec<SocketAddr>, Error> {
+    fn look_up(
+        &self,
+        host: &str,
+        port: u16,
+        deadline: Instant,
+        stop: &Stop,
+    ) -> Result<Vec<SocketAddr>, Error> {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         if let Ok(ip) = bare.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(ip, port)]);
@@ -136,7 +152,9 @@ fn dial(address: SocketAddr, limit: Duration, call: &Call) -> Result<Arc<Socket>
         Ok(socket)
     };
     open().map_err(|e| match e.kind() {
-        io::ErrorKind::TimedOut => Error::new(Kind::Connect, format!("no answer from {address} within {limit:.1?}")),
+        io::ErrorKind::TimedOut => {
+            Error::new(Kind::Connect, format!("no answer from {address} within {limit:.1?}"))
+        }
         _ => Error::new(Kind::Connect, format!("{address}")).with_source(e),
     })
 }
@@ -242,7 +260,9 @@ impl Transport for Connection {
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
         let mut timeout = timeout.for_read();
-        if let Some(limit) = self.call.silence().map(UreqDuration::Exact).filter(|limit| *limit < timeout.after) {
+        if let Some(limit) =
+            self.call.silence().map(UreqDuration::Exact).filter(|limit| *limit < timeout.after)
+        {
             timeout.after = limit;
             timeout.reason = ureq::Timeout::PerRead;
         }
@@ -272,7 +292,11 @@ impl Transport for Connection {
 }
 
 fn in_time(e: io::Error, timeout: NextTimeout) -> ureq::Error {
-    if e.kind() == io::ErrorKind::TimedOut { ureq::Error::Timeout(timeout.reason) } else { ureq::Error::Io(e) }
+    if e.kind() == io::ErrorKind::TimedOut {
+        ureq::Error::Timeout(timeout.reason)
+    } else {
+        ureq::Error::Io(e)
+    }
 }
 
 impl fmt::Debug for Connection {

@@ -101,23 +101,40 @@ impl Http {
         &self.config
     }
 
-    /// Sends a request and waits for the head of its answer. A GET on a connection that broke before any answer is
-    /// sent once more, as an idle connection may have been closed by the server.
+    /// Sends a request and waits for the head of its answer.
+    ///
+    /// It is sent once more in two cases: a GET on a connection that broke before any answer, as an idle connection
+    /// may have been closed by the server; and any request that was refused as unauthorized, if the credentials can be
+    /// read anew, as the server has not acted on it.
     ///
     /// A stop ends it within a moment, as do the limits.
     pub(crate) fn send(&self, request: &Request, limits: Limits, stop: &Stop) -> Result<Response> {
-        match self.send_once(&self.calls, request, limits, stop) {
-            Err(e) if e.is_io() && request.method == Method::Get && !stop.is_stopped() => {
+        let mut answer = self.send_once(&self.calls, request, limits, stop);
+        if let (Err(e), Method::Get) = (&answer, request.method) {
+            if e.is_io() {
                 debug!(target: "listwatch::http", "GET {} is sent again: {e}", request.path);
-                self.send_once(&self.calls, request, limits, stop)
+                answer = self.send_once(&self.calls, request, limits, stop);
             }
-            done => done,
         }
+        self.authorized(answer, || self.send_once(&self.calls, request, limits, stop))
     }
 
     /// The same on a connection of its own, never compressed.
     pub(crate) fn open_watch(&self, request: &Request, limits: Limits, stop: &Stop) -> Result<Response> {
-        self.send_once(&self.watches, request, limits, stop)
+        let answer = self.send_once(&self.watches, request, limits, stop);
+        self.authorized(answer, || self.send_once(&self.watches, request, limits, stop))
+    }
+
+    fn authorized(&self, answer: Result<Response>, again: impl FnOnce() -> Result<Response>) -> Result<Response> {
+        match answer {
+            Ok(answer) if answer.code() == 401 && self.config.credentials().refresh() => {
+                // Its body is of no use, but the connection is.
+                drop(answer);
+                debug!(target: "listwatch::http", "unauthorized: the credentials are read anew");
+                again()
+            }
+            answer => answer,
+        }
     }
 
     fn send_once(&self, agent: &ureq::Agent, request: &Request, limits: Limits, stop: &Stop) -> Result<Response> {
@@ -151,7 +168,7 @@ impl Http {
             builder = builder.header(http::header::ACCEPT_ENCODING, "identity");
         }
         if let Some(value) = self.config.credentials().authorization(self.config.clock())? {
-            let mut value = http::HeaderValue::from_str(&value)
+            let mut value = http::HeaderValue::from_bytes(value.as_bytes())
                 .map_err(|_| Error::config("the credential has characters that no HTTP header can carry"))?;
             value.set_sensitive(true);
             builder = builder.header(http::header::AUTHORIZATION, value);
@@ -278,12 +295,14 @@ fn translate(error: ureq::Error, call: &Arc<Call>) -> Error {
         return Error::stopped();
     }
     match error {
-        ureq::Error::Io(e) if e.get_ref().is_some_and(|inner| inner.is::<Error>()) => {
-            e.downcast::<Error>().unwrap_or_else(|e| Error::new(Kind::Io, "the connection failed").with_source(e))
-        }
+        ureq::Error::Io(e) if e.get_ref().is_some_and(|inner| inner.is::<Error>()) => e
+            .downcast::<Error>()
+            .unwrap_or_else(|e| Error::new(Kind::Io, "the connection failed").with_source(e)),
         ureq::Error::Io(e) => {
             let what = match e.kind() {
-                io::ErrorKind::UnexpectedEof => "the server closed the connection in the middle of its answer",
+                io::ErrorKind::UnexpectedEof => {
+                    "the server closed the connection in the middle of its answer"
+                }
                 _ => "the connection broke",
             };
             Error::new(Kind::Io, what).with_source(e)

@@ -132,7 +132,9 @@ fn system_roots() -> Result<RootCertStore> {
     let given = std::env::var_os("SSL_CERT_FILE").map(std::path::PathBuf::from);
     let mut files = given.into_iter().chain(SYSTEM_ROOTS.iter().map(Into::into));
     let Some(pem) = files.find_map(|file| std::fs::read(file).ok()) else {
-        return Err(Error::config("no certificate authority is given for the server, and the system has none"));
+        return Err(Error::config(
+            "no certificate authority is given for the server, and the system has none",
+        ));
     };
     let mut store = RootCertStore::empty();
     add_certificates(&mut store, &pem);

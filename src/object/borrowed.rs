@@ -3,7 +3,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-/// BorrowedText that is borrowed from the JSON it is read from wherever nothing in it is escaped.
+/// Text that is borrowed from the JSON it is read from wherever nothing in it is escaped.
 pub(crate) struct BorrowedText<'de>(pub(crate) Cow<'de, str>);
 
 impl<'de> Deserialize<'de> for BorrowedText<'de> {

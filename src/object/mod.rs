@@ -16,6 +16,7 @@ mod tell;
 mod text;
 mod time;
 
+pub(crate) use borrowed::BorrowedText;
 pub use int_or_string::IntOrString;
 pub use key::ObjectKey;
 pub use list::{List, ListMeta};
@@ -29,7 +30,6 @@ pub use selector::{
 };
 pub use status::{Status, StatusCause, StatusDetails, StatusMeta};
 pub(crate) use tell::{short, tell, tell_bytes};
-pub(crate) use borrowed::BorrowedText;
 pub use text::Text;
 pub use time::{MicroTime, Time};
 

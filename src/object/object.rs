@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{ObjectMeta, OwnerReference, Resource, BorrowedText, Whole, tell};
+use super::{BorrowedText, ObjectMeta, OwnerReference, Resource, Whole, tell};
 use crate::error::{Error, Result};
 
 /// An object of any kind, kept whole as JSON text but for `managedFields`.

@@ -86,7 +86,7 @@ fn place(json: &[u8], end: usize) -> String {
     path
 }
 
-/// BorrowedText from outside, for a message.
+/// Text from outside, for a message.
 pub(crate) fn short(text: &str) -> String {
     const LONGEST: usize = 100;
     match text.char_indices().nth(LONGEST) {

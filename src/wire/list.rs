@@ -11,7 +11,7 @@ use super::object::ObjectSeed;
 use super::scan::Scan;
 use super::unfit::{Probe, probe};
 use crate::error::{Error, Kind, Result};
-use crate::object::{ListMeta, Resource, Status, BorrowedText, short, tell, tell_bytes};
+use crate::object::{BorrowedText, ListMeta, Resource, Status, short, tell, tell_bytes};
 
 /// Decodes a list while it comes in: one object after the other, each in one pass straight from the bytes.
 ///

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use serde::de::value::{MapAccessDeserializer, StrDeserializer};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 
-use crate::object::{ApiResource, Resource, BorrowedText};
+use crate::object::{ApiResource, BorrowedText, Resource};
 
 /// Which kind of object a decoder is to find.
 ///
@@ -176,7 +176,9 @@ impl<'de: 'x, 'x, A: MapAccess<'de>> MapAccess<'de> for Checked<'x, A> {
         while let Some(BorrowedText(key)) = self.map.next_key()? {
             if matches!(&*key, "apiVersion" | "kind") {
                 // Null is absent.
-                let Some(BorrowedText(value)) = self.map.next_value::<Option<BorrowedText<'de>>>()? else { continue };
+                let Some(BorrowedText(value)) = self.map.next_value::<Option<BorrowedText<'de>>>()? else {
+                    continue;
+                };
                 if key == "kind" {
                     self.check_kind(&value)?;
                 } else {

@@ -4,9 +4,9 @@ use serde::de::DeserializeSeed;
 
 use super::Expect;
 use super::object::ObjectSeed;
-use super::unfit::{Probe, tell, tell_bytes};
+use super::unfit::Probe;
 use crate::error::{Error, Result};
-use crate::object::Resource;
+use crate::object::{Resource, tell, tell_bytes};
 
 /// Decodes one object, as the API server answers to get, create, replace and patch.
 ///

@@ -13,7 +13,7 @@ use super::buffer::Buffer;
 use super::object::ObjectSeed;
 use super::unfit::{self, Probe, probe};
 use crate::error::{Error, Kind, Result};
-use crate::object::{Map, Resource, Status, BorrowedText, nullable, short, tell, tell_bytes};
+use crate::object::{BorrowedText, Map, Resource, Status, nullable, short, tell, tell_bytes};
 
 /// One event of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,7 +19,7 @@ pub trait RateLimit<T>: Send + 'static {
     fn retries(&self, item: &T) -> u32;
 }
 
-impl<T> RateLimit<T> for Box<dyn RateLimit<T>> {
+impl<T: 'static> RateLimit<T> for Box<dyn RateLimit<T>> {
     fn when(&mut self, item: &T, now: Instant) -> Duration {
         (**self).when(item, now)
     }
