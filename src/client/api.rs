@@ -332,7 +332,9 @@ impl<K: Resource> Api<K> {
         }
 
         match serde_json::from_slice::<Kind<'_>>(bytes) {
-            Ok(Kind { kind }) if kind == "Status" => Ok(Deletion::Done(Status::from_body(200, bytes))),
+            Ok(Kind { kind }) if kind == "Status" => serde_json::from_slice(bytes)
+                .map(Deletion::Done)
+                .map_err(|e| Error::decode("the server's answer to a delete").with_source(e)),
             _ => wire::decode_object(bytes, &self.expect()).map(Deletion::Pending),
         }
     }
