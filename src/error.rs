@@ -95,6 +95,12 @@ impl Error {
         Self::new(Kind::Invalid, message)
     }
 
+    /// An error that [is a timeout](Error::is_timeout), for programs that wait for something of their own.
+    #[must_use]
+    pub fn timed_out(doing: impl Into<String>) -> Self {
+        Self::new(Kind::Timeout, "timed out").context(doing)
+    }
+
     pub(crate) fn stopped() -> Self {
         Self::new(Kind::Stopped, "stopped")
     }

@@ -1,5 +1,7 @@
 //! SKELETON: crate docs are written with the README.
 
+#[cfg(feature = "apiserver")]
+pub mod apiserver;
 pub mod cache;
 pub mod client;
 pub mod config;

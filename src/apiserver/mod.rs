@@ -1,0 +1,284 @@
+//! An API server in the process, to try and to test programs against: real HTTP on loopback, everything in memory.
+//!
+//! ```no_run
+//! let server = listwatch::apiserver::ApiServer::start()?;
+//! println!("kubectl --kubeconfig {} get pods", server.kubeconfig()?.display());
+//! # Ok::<(), listwatch::Error>(())
+//! ```
+//!
+//! It keeps the semantics of the Kubernetes API: resourceVersions and optimistic concurrency, history and its expiry,
+//! watches with bookmarks and streamed lists, pages, selectors, the status and scale subresources, generations,
+//! finalizers, owners, all four kinds of patches, custom resource definitions, discovery and tables as far as kubectl
+//! needs them. Its answers have the form of kube-apiserver's.
+//!
+//! # What it does not do
+//! - Nothing runs: no scheduler, kubelet or controllers. A pod stays `Pending`, a deployment makes no pods. Only
+//!   deletion has its consequences (dependents, namespaces, definitions), and those come at once, within the request.
+//! - No admission, no RBAC: a request has the [token](Builder::token), or it has none of the server. No TLS.
+//! - Built-in kinds have no schemas: apart from names, and times and durations of Leases, any JSON is taken, unknown
+//!   fields stay, and few defaults are filled in. `kubectl explain` knows nothing of them.
+//! - Custom resources: `pattern`, `format`, `oneOf` and its kin, and CEL rules are not checked; versions are converted
+//!   by their name only.
+//! - Server-side apply tracks leaf fields and not all the finer points of structured merges: sets of managers are as
+//!   kube-apiserver's for plain cases. Its body must be JSON.
+//! - JSON only: no protobuf, no YAML bodies. No gzip, no HTTP/2, no exec, attach, port-forward or proxy. Logs are empty.
+//! - A pod is deleted at once, whatever its grace period. Eviction asks no disruption budget.
+//! - `events` of the core group and of events.k8s.io are two resources.
+//! - A watcher that went away is noticed when the next event or bookmark is written to it.
+//!
+//! The objects are kept as trees of values: some tens of KB for a pod. Not for production.
+
+mod answer;
+mod crd;
+mod defaults;
+mod delete;
+mod discovery;
+mod fields;
+mod gc;
+mod http;
+mod kinds;
+mod list;
+mod openapi;
+mod patch;
+mod routes;
+mod schema;
+mod selector;
+mod server;
+mod shape;
+mod store;
+mod subresource;
+mod table;
+mod tree;
+mod view;
+mod watch;
+mod write;
+
+use std::fmt;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::client::Client;
+use crate::clock::Clock;
+use crate::config::{Config, Credentials};
+use crate::error::{Error, Result};
+use crate::object::ApiResource;
+
+use kinds::{Kind, NAMESPACES};
+use server::{Listener, Options, Server};
+use store::Key;
+
+/// An API server in the process; see the [module](self) for what it does and what not.
+///
+/// Dropping it [stops](ApiServer::stop) it.
+pub struct ApiServer {
+    server: Arc<Server>,
+    listener: Listener,
+    /// The directory of the kubeconfig file, once that was asked for.
+    directory: Mutex<Option<PathBuf>>,
+}
+
+/// How an [`ApiServer`] is started.
+#[derive(Clone)]
+#[must_use]
+pub struct Builder(Options);
+
+impl ApiServer {
+    /// Starts a server on 127.0.0.1 at a free port.
+    ///
+    /// # Errors
+    /// If it cannot listen or start a thread.
+    pub fn start() -> Result<Self> {
+        Self::builder().start()
+    }
+
+    /// A server with other than the usual options.
+    pub fn builder() -> Builder {
+        Builder(Options {
+            port: 0,
+            history: 10_000,
+            bookmark_every: Duration::from_secs(60),
+            clock: Clock::system(),
+            token: None,
+        })
+    }
+
+    /// Its address: `http://127.0.0.1:40123`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.listener.address)
+    }
+
+    /// A client for it.
+    ///
+    /// # Errors
+    /// If the token that it asks for cannot be sent.
+    pub fn client(&self) -> Result<Client> {
+        let config = Config::new(&self.url())?.with_clock(self.server.options.clock.clone());
+        Client::new(match &self.server.options.token {
+            Some(token) => config.with_credentials(Credentials::token(token)?),
+            None => config,
+        })
+    }
+
+    /// A kubeconfig file for it, with the namespace `default`. It is removed with the server.
+    ///
+    /// # Errors
+    /// If the file cannot be written into the directory for temporary files.
+    pub fn kubeconfig(&self) -> Result<PathBuf> {
+        let mut directory = self.directory.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(directory) = &*directory {
+            return Ok(directory.join("kubeconfig"));
+        }
+        // The uid makes the name one that nobody can have taken before.
+        let path = std::env::temp_dir().join(format!("listwatch-apiserver-{}", tree::uid()));
+        let file = path.join("kubeconfig");
+        self.write_kubeconfig(&path, &file)
+            .map_err(|e| Error::config(format!("write {}", file.display())).with_source(e))?;
+        *directory = Some(path);
+        Ok(file)
+    }
+
+    fn write_kubeconfig(&self, directory: &Path, file: &Path) -> std::io::Result<()> {
+        let user = self.server.options.token.as_ref().map_or(json!({}), |token| json!({ "token": token }));
+        // JSON is YAML.
+        let config = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "listwatch",
+            "clusters": [{"name": "listwatch", "cluster": {"server": self.url()}}],
+            "users": [{"name": "listwatch", "user": user}],
+            "contexts": [{
+                "name": "listwatch",
+                "context": {"cluster": "listwatch", "user": "listwatch", "namespace": "default"},
+            }],
+        });
+        fs::create_dir(directory)?;
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600); // it may hold the token
+        options.open(file)?.write_all(config.to_string().as_bytes())
+    }
+
+    /// Adds a resource, or takes the place of one of the same group and plural. Any JSON object is taken for its
+    /// objects; it has a status subresource and generations. Definitions of custom resources need no call: create them.
+    pub fn add_resource(&self, resource: &ApiResource) {
+        let kind = Kind::of(resource);
+        let table = Arc::clone(&kind.table);
+        self.server.state().set_kinds(&table, vec![Arc::new(kind)]);
+    }
+
+    /// Forgets the history, as etcd's compaction does: older resourceVersions and continue tokens are expired (410).
+    /// Watches that are open go on.
+    pub fn compact(&self) {
+        self.server.state().compact();
+    }
+
+    /// The version of the last change.
+    #[must_use]
+    pub fn resource_version(&self) -> u64 {
+        self.server.state().version
+    }
+
+    /// The requests so far, as `GET /api/v1/pods?watch=1`; the last 10,000.
+    #[must_use]
+    pub fn requests(&self) -> Vec<String> {
+        self.server.log()
+    }
+
+    /// Ends all connections and threads, and returns when they have ended.
+    pub fn stop(&mut self) {
+        self.listener.stop(&self.server);
+    }
+}
+
+impl Builder {
+    /// The port; 0, the default, takes a free one.
+    pub fn port(mut self, port: u16) -> Self {
+        self.0.port = port;
+        self
+    }
+
+    /// How many changes are remembered for watches and pages; 10,000 by default. Older ones expire (410).
+    pub fn history(mut self, changes: usize) -> Self {
+        self.0.history = changes;
+        self
+    }
+
+    /// After how much quiet a watch that allows bookmarks gets one; one minute by default.
+    pub fn bookmark_interval(mut self, interval: Duration) -> Self {
+        self.0.bookmark_every = interval;
+        self
+    }
+
+    /// The clock of timestamps, bookmarks and the ends of watches; the system's by default.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.0.clock = clock;
+        self
+    }
+
+    /// Answers 401 to requests without this bearer token. By default everybody is served.
+    pub fn token(mut self, token: impl Into<String>) -> Self {
+        self.0.token = Some(token.into());
+        self
+    }
+
+    /// Starts the server.
+    ///
+    /// # Errors
+    /// If it cannot listen or start a thread.
+    pub fn start(self) -> Result<ApiServer> {
+        let server = Arc::new(Server::new(self.0));
+        {
+            let mut state = server.state();
+            let kind = state.kind_of(NAMESPACES);
+            for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
+                let created = state.now();
+                let mut body =
+                    json!({"metadata": {"name": name, "uid": tree::uid(), "creationTimestamp": created}});
+                if let Some(kind) = &kind {
+                    defaults::fill(kind, &mut body);
+                }
+                let key = Key { namespace: String::new(), name: name.into() };
+                state.store(&NAMESPACES.into(), key, body);
+            }
+        }
+        let listener = Listener::start(&server)?;
+        server.set_address(listener.address);
+        Ok(ApiServer { server, listener, directory: Mutex::default() })
+    }
+}
+
+impl Drop for ApiServer {
+    fn drop(&mut self) {
+        self.stop();
+        let directory = self.directory.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(directory) = directory {
+            let _ = fs::remove_dir_all(directory); // it is in a directory that the system cleans
+        }
+    }
+}
+
+impl fmt::Debug for ApiServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiServer").field("url", &self.url()).finish_non_exhaustive()
+    }
+}
+
+/// Without the token.
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Options { port, history, bookmark_every, clock, token: _ } = &self.0;
+        f.debug_struct("Builder")
+            .field("port", port)
+            .field("history", history)
+            .field("bookmark_interval", bookmark_every)
+            .field("clock", clock)
+            .finish_non_exhaustive()
+    }
+}

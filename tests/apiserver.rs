@@ -1,0 +1,29 @@
+//! The embedded API server, seen over HTTP: its answers against those recorded from a kube-apiserver v1.36.
+//!
+//! - `objects`: create, get, replace, what is refused
+//! - `lists`: selectors, pages, versions, views
+//! - `watches`: events, bookmarks, streamed lists, expiry
+//! - `patches`: JSON, merge, strategic merge, apply
+//! - `deletion`: finalizers, owners, namespaces, preconditions
+//! - `custom`: definitions and their objects, subresources
+//! - `connections`: HTTP itself, credentials, stop
+//! - `kubectl`: the real one, if it is installed
+
+#[path = "apiserver/client.rs"]
+mod client;
+#[path = "apiserver/connections.rs"]
+mod connections;
+#[path = "apiserver/custom.rs"]
+mod custom;
+#[path = "apiserver/deletion.rs"]
+mod deletion;
+#[path = "apiserver/kubectl.rs"]
+mod kubectl;
+#[path = "apiserver/lists.rs"]
+mod lists;
+#[path = "apiserver/objects.rs"]
+mod objects;
+#[path = "apiserver/patches.rs"]
+mod patches;
+#[path = "apiserver/watches.rs"]
+mod watches;
