@@ -49,8 +49,8 @@ resource!(Foo: "samplecontroller.k8s.io/v1alpha1", "Foo", "foos", namespaced, wh
 fn main() -> Result<(), Error> {
     let session = support::connect()?;
     let stop = Stop::new();
-    story::install(&session.client)?;
-    std::thread::scope(|scope| {
+    let installed = story::install(&session.client)?;
+    let done = std::thread::scope(|scope| {
         let controller = scope.spawn(|| {
             let controller = Controller::<Foo>::all(&session.client).owns::<Deployment>().workers(2);
             controller.run(&stop, reconcile).inspect_err(|_| stop.stop())
@@ -58,7 +58,11 @@ fn main() -> Result<(), Error> {
         let told = story::tell(&session, &stop);
         stop.stop();
         controller.join().expect("the controller does not panic").and(told)
-    })
+    });
+    if installed && session.server.is_none() {
+        story::uninstall(&session.client)?;
+    }
+    done
 }
 
 /// Makes the world as this Foo wants it. Called when the Foo or its Deployment has changed.
