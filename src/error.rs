@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-use crate::object::{ObjectKey, Status};
+use crate::object::{ObjectKey, Status, short};
 
 /// What went wrong, in one word of memory.
 ///
@@ -86,7 +86,8 @@ impl Error {
 
     /// JSON that does not fit the type; `why` says which field, and how.
     pub(crate) fn unfit_object(unfit: Unfit, why: impl fmt::Display) -> Self {
-        let mut error = Self::decode(format!("{} {} does not fit its type: {why}", unfit.kind, unfit.key));
+        let (kind, key) = (short(&unfit.kind), short(unfit.key.as_str()));
+        let mut error = Self::decode(format!("{kind} {key} does not fit its type: {why}"));
         error.0.unfit = Some(Box::new(unfit));
         error
     }

@@ -7,6 +7,8 @@
 //!
 //! `http` reads the recorded files, on its own.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
+
 #[path = "wire/corpus.rs"]
 mod corpus;
 #[path = "wire/http.rs"]
@@ -59,7 +61,7 @@ resource!(Pod: "v1", "Pod", "pods", namespaced);
 /// `v1 ConfigMap`, or nothing for any kind.
 fn expect(types: &str) -> Expect {
     types.split_once(' ').map_or_else(Expect::any, |(api_version, kind)| {
-        Expect::kind(&ApiResource::dynamic(api_version, kind, "", Scope::Namespaced))
+        Expect::from(&ApiResource::dynamic(api_version, kind, "", Scope::Namespaced))
     })
 }
 

@@ -7,6 +7,7 @@ mod key;
 mod list;
 mod map;
 mod meta;
+#[allow(clippy::module_inception, reason = "it holds the type Object")]
 mod object;
 mod quantity;
 mod resource;

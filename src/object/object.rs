@@ -313,7 +313,7 @@ impl<'de> Visitor<'de> for ObjectVisitor {
                 "apiVersion" => api_version = map.next_value::<Type>()?.0,
                 "kind" => kind = map.next_value::<Type>()?.0,
                 "metadata" => metadata = Some(map.next_value::<MetadataText>()?.0),
-                _ => push_field(&mut rest, &key, &*map.next_value::<Box<RawValue>>()?),
+                _ => push_field(&mut rest, &key, &map.next_value::<Box<RawValue>>()?),
             }
         }
         if api_version.is_empty() || kind.is_empty() {
@@ -374,7 +374,7 @@ impl<'de> Deserialize<'de> for MetadataText {
                     if key == "managedFields" {
                         map.next_value::<IgnoredAny>()?;
                     } else {
-                        push_field(&mut fields, &key, &*map.next_value::<Box<RawValue>>()?);
+                        push_field(&mut fields, &key, &map.next_value::<Box<RawValue>>()?);
                     }
                 }
                 fields.push('}');

@@ -16,21 +16,23 @@ pub(crate) fn tell(json: &str, error: &serde_json::Error) -> String {
         (Some((what, _)), Some(end)) => format!("{what}: string{}", &message[end + 1..]),
         _ => message.to_owned(),
     };
-    match &*place {
-        "" if error.is_data() => message,
-        "" => format!("{message} at byte {at}"),
-        place if error.is_data() => format!("{place}: {message}"),
-        place => format!("{place}: {message} at byte {at}"),
-    }
+    let at = if error.is_data() { String::new() } else { format!(" at byte {at}") };
+    let place = if place.is_empty() { place } else { format!("{place}: ") };
+    place + start(message.as_ref()) + &at
 }
 
 /// The same for bytes that are no text.
 pub(crate) fn tell_bytes(json: &[u8], error: Utf8Error) -> String {
     let at = error.valid_up_to();
-    match &*place(json, at) {
-        "" => format!("not UTF-8 at byte {at}"),
-        place => format!("{place}: not UTF-8 at byte {at}"),
-    }
+    let place = place(json, at);
+    let colon = if place.is_empty() { "" } else { ": " };
+    format!("{place}{colon}not UTF-8 at byte {at}")
+}
+
+/// As much of a text as belongs into a message.
+fn start(text: &str) -> &str {
+    const LONGEST: usize = 200;
+    text.char_indices().nth(LONGEST).map_or(text, |(end, _)| &text[..end])
 }
 
 /// The path of what the first `end` bytes of JSON lead to: `spec.containers[0].name`.
@@ -76,23 +78,25 @@ fn place(json: &[u8], end: usize) -> String {
         let plain = |key: &str| key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
         let written = match step {
             Step::Key(key) if key.is_empty() => Ok(()),
-            Step::Key(key) if !plain(key) => write!(path, "[{}]", serde_json::json!(short(key))),
+            Step::Key(key) if !plain(key) => write!(path, "[{:?}]", start(key)),
             Step::Key(key) if path.is_empty() => write!(path, "{key}"),
             Step::Key(key) => write!(path, ".{key}"),
             Step::Index(index) => write!(path, "[{index}]"),
         };
         debug_assert!(written.is_ok(), "a string takes all");
     }
-    path
+    // JSON that is nested deeply is told by its outer part.
+    start(&path).to_owned()
 }
 
-/// Text from outside, for a message.
+/// Text from outside, for a message: not too much of it, and nothing that is not seen.
 pub(crate) fn short(text: &str) -> String {
-    const LONGEST: usize = 100;
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{:?}…", &text[..end]),
-        None if text.chars().all(|c| c.is_ascii_graphic() || c == ' ') => text.to_owned(),
-        None => format!("{text:?}"),
+    let start = start(text);
+    let more = if start.len() < text.len() { "…" } else { "" };
+    if start.chars().all(|c| c.is_ascii_graphic() || c == ' ') {
+        format!("{start}{more}")
+    } else {
+        format!("{start:?}{more}")
     }
 }
 

@@ -1,7 +1,7 @@
+use std::fmt;
 use std::ops::Range;
 
 /// Bytes that were read and not yet used: a window into one vector, which the reader writes behind.
-#[derive(Debug)]
 pub(super) struct Buffer {
     /// All of it is initialised: readers write into `data[window.end..]`.
     data: Vec<u8>,
@@ -70,6 +70,13 @@ impl Buffer {
         if self.window.is_empty() {
             self.window = 0..0;
         }
+    }
+}
+
+/// Never the bytes: they may be secrets.
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} bytes", self.window.len(), self.data.len())
     }
 }
 

@@ -22,12 +22,6 @@ impl Expect {
         Self::default()
     }
 
-    /// Objects of one kind.
-    #[must_use]
-    pub fn kind(resource: &ApiResource) -> Self {
-        Self { types: Some((resource.api_version.to_string(), resource.kind.to_string())) }
-    }
-
     pub(super) fn types(&self) -> Option<(&str, &str)> {
         self.types.as_ref().map(|(api_version, kind)| (&**api_version, &**kind))
     }
@@ -59,9 +53,10 @@ impl Expect {
     }
 }
 
+/// The kind of a resource.
 impl From<&ApiResource> for Expect {
     fn from(resource: &ApiResource) -> Self {
-        Self::kind(resource)
+        Self { types: Some((resource.api_version.to_string(), resource.kind.to_string())) }
     }
 }
 

@@ -178,7 +178,7 @@ impl<K: Resource> WatchDecoder<K> {
             Err(error) => Err((text, error)),
         };
         Some(match told {
-            Ok(told) => told.map_err(Error::from),
+            Ok(told) => told,
             Err((json, error)) => Err(self.explain(text, &tell(json, &error))),
         })
     }
@@ -236,7 +236,7 @@ impl EventType {
 }
 
 /// An event, or the error that the server told in its place.
-type Told<K> = std::result::Result<WatchEvent<K>, Status>;
+type Told<K> = Result<WatchEvent<K>>;
 
 enum Envelope<'de, K> {
     Told(Told<K>),
@@ -277,9 +277,7 @@ impl<'de, K: Resource> Visitor<'de> for EnvelopeVisitor<'_, K> {
         match (kind, raw, told) {
             (_, _, Some(told)) => Ok(Envelope::Told(told)),
             (Some(kind), Some(raw), None) => Ok(Envelope::Raw(kind, raw.get())),
-            (Some(EventType::Error), None, None) => {
-                Ok(Envelope::Told(Err(Status::from_damaged(Value::Null))))
-            }
+            (Some(EventType::Error), None, None) => Ok(Envelope::Told(Err(server_error(Value::Null)))),
             _ => Err(A::Error::custom("no type or no object")),
         }
     }
@@ -300,7 +298,7 @@ impl<'de, K: Resource> DeserializeSeed<'de> for ToldSeed<'_, K> {
         let wrap = match kind {
             EventType::Bookmark => return Bookmark::read(deserializer).map(|b| Ok(WatchEvent::Bookmark(b))),
             EventType::Error => {
-                return Value::deserialize(deserializer).map(|v| Err(Status::from_damaged(v)));
+                return Value::deserialize(deserializer).map(|v| Err(server_error(v)));
             }
             EventType::Added => WatchEvent::Added,
             EventType::Modified => WatchEvent::Modified,
@@ -308,6 +306,10 @@ impl<'de, K: Resource> DeserializeSeed<'de> for ToldSeed<'_, K> {
         };
         ObjectSeed { expected, fill: expected.types(), object }.deserialize(deserializer).map(|k| Ok(wrap(k)))
     }
+}
+
+fn server_error(object: Value) -> Error {
+    Status::from_damaged(object).into()
 }
 
 impl Bookmark {

@@ -77,7 +77,7 @@ fn what_is_no_event_is_one_error() {
         ),
         (
             r#"{"type":"ADDED","object":{"metadata":{"name":"a"}}} {}"#,
-            "a line of a watch is no event: object",
+            "a line of a watch is no event: trailing characters at byte 53",
         ),
         ("[]", "a line of a watch is no event: invalid type: sequence, expected a watch event"),
     ] {
@@ -223,6 +223,23 @@ fn deep_json_is_an_error_and_no_overflow() {
 }
 
 #[test]
+fn messages_stay_short_and_on_one_line_whatever_is_sent() {
+    let long = "k\\n\u{e9}".repeat(100_000);
+    let deep = "[".repeat(120) + "{\"a\":7}" + &"]".repeat(120);
+    for line in [
+        pod("ADDED", &long, 5, r#""priority":"x""#),
+        pod("ADDED", "a", 5, &format!(r#""containers":{deep}"#)),
+        pod("ADDED", "a", 5, &format!(r#""containers":["{long}"]"#)),
+        pod(&long, "a", 5, ""),
+        pod("ADDED", "a", 5, "").replace("Pod", &long),
+        format!("{{\"{long}\":[{deep}\n"),
+    ] {
+        let error = watch_all::<Pod>("v1 Pod", &[line.as_bytes()]).remove(0).unwrap_err().to_string();
+        assert!(error.len() < 1000 && !error.contains('\n'), "{error}");
+    }
+}
+
+#[test]
 fn half_a_line_at_the_end_is_no_event() {
     let line = pod("ADDED", "a", 5, "");
     for end in 1..line.len() {
@@ -251,7 +268,7 @@ fn a_line_over_the_limit_is_one_error_in_any_pieces() {
     let long = format!(r#"{{"type":"ADDED","object":"{}"}}"#, "x".repeat(3000));
     let all = [pod("ADDED", "a", 1, ""), long, "\n".into(), pod("ADDED", "b", 2, "")].concat();
     for size in [1, 7, 999, 1000, 1001, 8192] {
-        let mut decoder = WatchDecoder::<Pod>::new(Expect::kind(&Pod::api_resource())).max_line(1000);
+        let mut decoder = WatchDecoder::<Pod>::new(Expect::from(&Pod::api_resource())).max_line(1000);
         let mut events = Vec::new();
         for piece in all.as_bytes().chunks(size) {
             decoder.feed(piece);
