@@ -293,7 +293,7 @@ impl<K: Resource> Api<K> {
     }
 
     pub(super) fn expect(&self) -> Expect {
-        Expect::kind(&self.collection.resource)
+        Expect::from(&self.collection.resource)
     }
 
     /// Where an object goes that says its namespace itself.

@@ -35,7 +35,7 @@ mod tests {
 
     #[test]
     fn another_kind_is_never_taken_for_the_object() {
-        let pod = Expect::kind(&crate::ApiResource::new("v1", "Pod", "pods", crate::Scope::Namespaced));
+        let pod = Expect::from(&crate::ApiResource::new("v1", "Pod", "pods", crate::Scope::Namespaced));
         let decode = |json: &str| decode_object::<Object>(json.as_bytes(), &pod);
         let metadata = r#""metadata":{"name":"a","namespace":"b"}"#;
         assert!(decode(&format!(r#"{{"apiVersion":"v1","kind":"Pod",{metadata}}}"#)).is_ok());

@@ -312,7 +312,7 @@ fn lines(text: &str) -> Vec<&str> {
 
 /// The body in one piece, byte by byte, and in two pieces, cut at every byte or, if it is long, here and there.
 fn cuts(body: &[u8]) -> Vec<Vec<&[u8]>> {
-    let step = if body.len() < 5000 { 1 } else { body.len() / 30 };
+    let step = if body.len() < 50_000 { 1 } else { 101 };
     let two = (1..body.len()).step_by(step).map(|at| vec![&body[..at], &body[at..]]);
     [vec![body], body.chunks(1).collect()].into_iter().chain(two).collect()
 }
