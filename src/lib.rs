@@ -1,4 +1,4 @@
-//! SKELETON: crate docs are written with the README.
+#![doc = include_str!("../README.md")]
 
 #[cfg(feature = "apiserver")]
 pub mod apiserver;
@@ -17,9 +17,13 @@ mod error;
 mod http;
 mod stop;
 
-pub use cache::{Handler, Handlers, Informer, InformerFactory, ListMode, Lister, Registration, enqueue};
+#[cfg(feature = "apiserver")]
+pub use apiserver::ApiServer;
+pub use cache::{
+    Deleted, Handler, HandlerOptions, Handlers, Informer, InformerFactory, ListMode, Lister, Registration, enqueue,
+};
 pub use client::{
-    Api, Client, DeleteParams, Deletion, ListParams, Patch, PatchParams, PostParams, WatchParams,
+    Api, Client, DeleteParams, Deletion, ListParams, Patch, PatchParams, PostParams, Watch, WatchParams,
 };
 pub use clock::{Clock, Timer};
 pub use config::Config;
@@ -28,9 +32,9 @@ pub use config::KubeconfigOptions;
 pub use controller::{Controller, Request};
 pub use error::{Error, OptionalExt, Result, Unfit};
 pub use object::{
-    ApiResource, FieldSelector, IntOrString, LabelSelector, List, ListMeta, Map, MicroTime, Object,
-    ObjectKey, ObjectMeta, OwnerReference, Quantity, Resource, Scope, Selector, StaticResource, Status, Text,
-    Time, Whole, nullable,
+    ApiResource, FieldSelector, IntOrString, LabelSelector, List, ListMeta, Map, MicroTime, Object, ObjectKey,
+    ObjectMeta, OwnerReference, Quantity, Resource, Scope, Selector, StaticResource, Status, Text, Time, Whole,
+    nullable,
 };
 pub use stop::{OnStop, Stop};
 pub use wire::{Bookmark, WatchEvent};

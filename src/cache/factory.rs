@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::informer::{Informer, InformerBuilder};
 use super::reflector::ListMode;
-use crate::client::{Api, Client};
+use crate::client::{Api, Client, ListParams};
 use crate::error::{Error, Kind, Result};
 use crate::object::{ApiResource, Object, Resource, StaticResource};
 use crate::stop::Stop;
@@ -96,6 +96,19 @@ impl InformerFactory {
     #[must_use]
     pub fn fields(mut self, selector: impl ToString) -> Self {
         self.options.fields = selector.to_string();
+        self.afresh()
+    }
+
+    /// Takes the selectors, and the size of a page if there is one, from parameters of a list:
+    /// `tweak(|list| list.labels("app=web"))`.
+    #[must_use]
+    pub fn tweak(mut self, f: impl FnOnce(ListParams) -> ListParams) -> Self {
+        let Options { labels, fields, .. } = &self.options;
+        let ListParams { labels, fields, limit, .. } = f(ListParams::default().labels(labels).fields(fields));
+        (self.options.labels, self.options.fields) = (labels, fields);
+        if limit > 0 {
+            self.options.mode = ListMode::Paged(limit);
+        }
         self.afresh()
     }
 
