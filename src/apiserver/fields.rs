@@ -275,7 +275,11 @@ pub(super) fn remove(value: &mut Value, path: &str) {
                 Some(rest) => remove(&mut items[at], rest),
             }
         }
-        (Value::Array(items), Some(("v:", text))) => items.retain(|item| item.to_string() != text),
+        (Value::Array(items), Some(("v:", text))) => {
+            if let Ok(value) = serde_json::from_str::<Value>(text) {
+                items.retain(|item| *item != value);
+            }
+        }
         _ => {}
     }
 }
