@@ -51,8 +51,13 @@ pub(super) fn track(
         Operation::Apply(entries) => entries,
         Operation::Update => {
             let shape = Shape::of(kind);
-            let before = old.map(|old| leaves(shape, old, true)).unwrap_or_default();
-            let after = leaves(shape, new, true);
+            let mut before = old.map(|old| leaves(shape, old, true)).unwrap_or_default();
+            let mut after = leaves(shape, new, true);
+            if kind.status && subresource != "status" {
+                // What of the status changes here, the server itself has set.
+                before.retain(|path, _| !path.starts_with("f:status"));
+                after.retain(|path, _| !path.starts_with("f:status"));
+            }
             let changed: Paths = after
                 .iter()
                 .filter(|(path, value)| before.get(*path) != Some(value))
@@ -107,8 +112,10 @@ pub(super) fn entries_of(body: &Value) -> Vec<Entry> {
 }
 
 fn write_entries(body: &mut Value, entries: &[Entry]) {
-    let written: Vec<Value> = entries
-        .iter()
+    let mut sorted: Vec<&Entry> = entries.iter().collect();
+    sorted.sort_by_key(|entry| (&entry.operation, &entry.time, &entry.manager));
+    let written: Vec<Value> = sorted
+        .into_iter()
         .filter(|entry| !entry.paths.is_empty())
         .map(|entry| {
             let mut fields = json!({});
@@ -180,9 +187,6 @@ pub(super) fn leaves<'a>(shape: Shape<'_>, body: &'a Value, dots: bool) -> Leave
             }
             name => {
                 walk(shape.field(name), name, value, &mut String::new(), dots, &mut found);
-                if matches!(name, "spec" | "status") {
-                    found.remove(&format!("f:{name}{STEP}.")); // these are structs, not maps
-                }
             }
         }
     }
@@ -214,7 +218,7 @@ fn inside<'a>(
     match value {
         Value::Null => {}
         Value::Object(fields) if !fields.is_empty() && !shape.is_atomic_map(name) => {
-            if dots {
+            if dots && shape.is_map(name) {
                 found.insert(format!("{path}{STEP}."), &Value::Null);
             }
             for (name, value) in fields {
@@ -224,6 +228,9 @@ fn inside<'a>(
         Value::Array(items) if !items.is_empty() => match shape.list(name, items) {
             ListShape::Atomic => drop(found.insert(path.clone(), value)),
             ListShape::Set => {
+                if dots {
+                    found.insert(format!("{path}{STEP}."), &Value::Null);
+                }
                 for item in items {
                     found.insert(format!("{path}{STEP}v:{item}"), &Value::Null);
                 }

@@ -57,7 +57,9 @@ impl Query {
         if text.is_empty() {
             return Ok(None);
         }
-        text.parse().map(Some).map_err(|_| Failure::bad_request(format!("{name}: invalid value \"{text}\"")))
+        text.parse().map(Some).map_err(|_| {
+            Failure::bad_request(format!("strconv.ParseInt: parsing \"{text}\": invalid syntax"))
+        })
     }
 }
 

@@ -120,7 +120,7 @@ pub(super) fn version_of(text: &str) -> Outcome<Option<u64>> {
     if text.is_empty() {
         return Ok(None);
     }
-    text.parse().map(Some).map_err(|_| Failure::bad_version(text))
+    text.parse().map(Some).map_err(|_| Failure::bad_list_version(text))
 }
 
 /// The rules of apimachinery's `ValidateListOptions`, for lists.

@@ -87,13 +87,14 @@ impl View {
             Self::Metadata => ("PartialObjectMetadataList", META_VERSION),
             Self::Table(included) => {
                 let items: Vec<_> = items.iter().map(|item| &**item).collect();
-                write_table(&mut out, kind, included, &items, &meta.to_json(), now);
+                write_table(&mut out, kind, included, &items, &meta.to_json(false), now);
                 return out;
             }
         };
         write_head(&mut out, envelope.0, envelope.1);
         out.extend_from_slice(b",\"metadata\":");
-        out.extend_from_slice(meta.to_json().as_bytes());
+        let told = meta.to_json(kind.custom.is_some() && self == Self::Full);
+        out.extend_from_slice(told.as_bytes());
         out.extend_from_slice(b",\"items\":[");
         for (at, item) in items.iter().enumerate() {
             if at > 0 {
@@ -129,9 +130,10 @@ impl View {
 }
 
 impl ListMeta {
-    fn to_json(&self) -> String {
+    /// Lists of custom objects tell an empty continue token too.
+    fn to_json(&self, always_continues: bool) -> String {
         let mut json = format!(r#"{{"resourceVersion":"{}""#, self.version);
-        if !self.continue_token.is_empty() {
+        if always_continues || !self.continue_token.is_empty() {
             json += &format!(r#","continue":{}"#, Value::from(self.continue_token.as_str()));
         }
         if let Some(remaining) = self.remaining {

@@ -65,7 +65,8 @@ pub(super) fn put(call: &Call<'_>, request: &Request) -> Outcome<Response> {
     let unconditional = call.kind.custom.is_none() && &*call.kind.table != "leases.coordination.k8s.io";
     if text(&body, "/metadata/resourceVersion").is_empty() && !unconditional {
         let cause = Cause::invalid("metadata.resourceVersion", "0", "must be specified for an update");
-        return Err(Failure::invalid(&call.kind, &call.name, vec![cause]));
+        // As the real one: this names the plural where others name the kind.
+        return Err(Failure::invalid_named(&call.kind.plural, &call.kind.group, &call.name, vec![cause]));
     }
     let object = update(&mut state, call, &options, &old, body, Operation::Update)?;
     let now = seconds_of(&state.now()).unwrap_or(0);
@@ -151,7 +152,7 @@ pub(super) fn create(
     let name = text(&body, "/metadata/name").to_string();
     check_namespace(state, kind, namespace, &name)?;
     if !matches!(text(&body, "/metadata/resourceVersion"), "" | "0") {
-        return Err(Failure::bad_request("resourceVersion should not be set on objects to be created"));
+        return Err(Failure::internal("resourceVersion should not be set on objects to be created"));
     }
     let now = state.now();
     let meta = metadata(&mut body);
@@ -211,7 +212,7 @@ pub(super) fn update(
     let sent_uid = text(&new, "/metadata/uid");
     if !sent_uid.is_empty() && sent_uid != text(&old.body, "/metadata/uid") {
         let record = text(&old.body, "/metadata/uid");
-        return Err(Failure::precondition(kind, name, "UID", sent_uid, record));
+        return Err(Failure::other_uid(kind, name, sent_uid, record));
     }
     let sent_version = text(&new, "/metadata/resourceVersion");
     if !matches!(sent_version, "" | "0") && sent_version != text(&old.body, "/metadata/resourceVersion") {

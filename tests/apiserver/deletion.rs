@@ -88,7 +88,9 @@ fn foreground_waits_for_dependents_and_orphan_leaves_them() {
     post(&server, CM, owned("child", &owner, true)).expect(201);
     let options =
         json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Orphan"}).to_string();
-    send(&server, "DELETE", &format!("{CM}/owner"), "", &options);
+    let leaving = send(&server, "DELETE", &format!("{CM}/owner"), "", &options).expect(200);
+    assert_eq!(leaving["metadata"]["finalizers"], json!(["orphan"]));
+    assert_eq!(all(&server), "child");
     let child = get(&server, &format!("{CM}/child")).expect(200);
     assert!(child["metadata"].get("ownerReferences").is_none());
 }

@@ -52,13 +52,10 @@ pub(super) fn patch_tree(request: &Request, value: &Value) -> Outcome<Value> {
 
 fn media_of(custom: bool, request: &Request) -> Outcome<&'static str> {
     let media = request.content_type.split(';').next().unwrap_or_default().trim();
-    let known: &[&'static str] =
-        if custom { &[JSON, MERGE, APPLY] } else { &[JSON, MERGE, STRATEGIC, APPLY] };
-    known
-        .iter()
-        .find(|known| **known == media)
-        .copied()
-        .ok_or_else(|| Failure::unsupported_media(&known.join(", ")))
+    match [JSON, MERGE, STRATEGIC, APPLY].into_iter().find(|known| *known == media) {
+        Some(STRATEGIC) if custom => Err(Failure::unsupported_media(&[JSON, MERGE, APPLY].join(", "))),
+        known => known.ok_or_else(Failure::unsupported_patch),
+    }
 }
 
 fn body_of(media: &str, request: &Request) -> Outcome<Value> {
