@@ -145,14 +145,14 @@ impl Dice {
     fn spoil(&mut self, text: &str, letters: &[u8]) -> String {
         let mut bytes = text.as_bytes().to_vec();
         for _ in 0..self.below(4) {
+            if bytes.is_empty() {
+                break;
+            }
             let at = self.below(bytes.len());
             match self.below(3) {
                 0 => drop(bytes.drain(at..(at + self.below(8)).min(bytes.len()))),
                 1 => bytes.insert(at, letters[self.below(letters.len())]),
                 _ => bytes[at] = letters[self.below(letters.len())],
-            }
-            if bytes.is_empty() {
-                break;
             }
         }
         String::from_utf8_lossy(&bytes).into_owned()
