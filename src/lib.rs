@@ -8,6 +8,8 @@ mod clock;
 mod error;
 mod stop;
 
+#[cfg(feature = "apiserver")]
+pub use apiserver::ApiServer;
 pub use clock::{Clock, Timer};
 pub use error::{Error, OptionalExt, Result};
 pub use object::{

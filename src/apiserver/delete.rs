@@ -12,7 +12,7 @@ use super::list::version_of;
 use super::routes::Call;
 use super::selector::Filter;
 use super::store::{Object, Place};
-use super::tree::{seconds_of, text};
+use super::tree::text;
 use super::view::{ListMeta, View};
 
 /// `DeleteOptions`: from the body, else from the query.
@@ -80,7 +80,7 @@ pub(super) fn delete(call: &Call<'_>, request: &Request) -> Outcome<Response> {
     }
     let place: Place = (Arc::clone(&kind.table), call.key());
     let waiting = if options.dry_run { None } else { state.delete(&place, options.propagation) };
-    let now = seconds_of(&state.now()).unwrap_or(0);
+    let now = call.server.seconds();
     drop(state);
     Ok(match waiting {
         Some(waiting) => Response::json(200, view.object(kind, &waiting, now)),
@@ -106,7 +106,7 @@ pub(super) fn collection(call: &Call<'_>, request: &Request) -> Outcome<Response
         state.delete(&(Arc::clone(&kind.table), object.key.clone()), options.propagation);
     }
     let meta = ListMeta { version: state.version, ..ListMeta::default() };
-    let now = seconds_of(&state.now()).unwrap_or(0);
+    let now = call.server.seconds();
     drop(state);
     Ok(Response::json(200, view.list(kind, &meta, &matching, now)))
 }

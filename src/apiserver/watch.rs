@@ -13,7 +13,7 @@ use super::routes::Call;
 use super::selector::Filter;
 use super::server::Server;
 use super::store::{Change, Changes, Object};
-use super::tree::{metadata, seconds_of};
+use super::tree::metadata;
 use super::view::View;
 
 /// How long a watch lasts for which no time was asked.
@@ -119,7 +119,7 @@ impl Watch {
             Ok(initial) => initial,
             Err(failure) => return write(&frame("ERROR", failure.to_json().as_bytes())),
         };
-        let now = || seconds_of(&server.state().now()).unwrap_or(0);
+        let now = || server.seconds();
         for object in initial {
             write(&frame("ADDED", &self.view.object(&self.kind, object, now())))?;
         }

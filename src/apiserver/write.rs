@@ -10,7 +10,7 @@ use super::http::Request;
 use super::kinds::{CRDS, Kind, NAMESPACES};
 use super::routes::Call;
 use super::store::{Key, Object, State};
-use super::tree::{Tree, metadata, name_suffix, put as put_field, seconds_of, text, uid};
+use super::tree::{Tree, metadata, name_suffix, put as put_field, text, uid};
 use super::view::View;
 use super::{crd, defaults, schema};
 
@@ -50,7 +50,7 @@ pub(super) fn post(call: &Call<'_>, request: &Request) -> Outcome<Response> {
     let body = decode(&call.kind, request)?;
     let mut state = call.server.state();
     let object = create(&mut state, &call.kind, &call.namespace, &options, body, Operation::Update)?;
-    let now = seconds_of(&state.now()).unwrap_or(0);
+    let now = call.server.seconds();
     drop(state);
     Ok(Response::json(201, view.object(&call.kind, &object, now)))
 }
@@ -69,7 +69,7 @@ pub(super) fn put(call: &Call<'_>, request: &Request) -> Outcome<Response> {
         return Err(Failure::invalid_named(&call.kind.plural, &call.kind.group, &call.name, vec![cause]));
     }
     let object = update(&mut state, call, &options, &old, body, Operation::Update)?;
-    let now = seconds_of(&state.now()).unwrap_or(0);
+    let now = call.server.seconds();
     drop(state);
     Ok(Response::json(200, view.object(&call.kind, &object, now)))
 }

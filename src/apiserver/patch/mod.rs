@@ -11,7 +11,7 @@ use super::answer::{Failure, Outcome, Response};
 use super::fields::Operation;
 use super::http::Request;
 use super::routes::Call;
-use super::tree::{depth, seconds_of};
+use super::tree::depth;
 use super::view::View;
 use super::write::{Options, strip_type, update};
 
@@ -38,7 +38,7 @@ pub(super) fn patch(call: &Call<'_>, request: &Request) -> Outcome<Response> {
         let patched = patched(call, media, &old.body, patch)?;
         (200, update(&mut state, call, &options, &old, patched, Operation::Update)?)
     };
-    let now = seconds_of(&state.now()).unwrap_or(0);
+    let now = call.server.seconds();
     drop(state);
     Ok(Response::json(code, view.object(&call.kind, &object, now)))
 }
