@@ -166,6 +166,18 @@ impl Failure {
         Self::new(403, "Forbidden", format!("{} \"{name}\" is forbidden: {why}", kind.id())).about(kind, name)
     }
 
+    /// Tells programs why it is forbidden: client-go's `NamespaceTerminatingCause`.
+    pub(super) fn terminating(mut self, namespace: &str) -> Self {
+        if let Some(details) = &mut self.0.details {
+            details.causes.push(Cause {
+                reason: "NamespaceTerminating",
+                message: format!("namespace {namespace} is being terminated"),
+                field: "metadata.namespace".into(),
+            });
+        }
+        self
+    }
+
     pub(super) fn not_found(kind: &Kind, name: &str) -> Self {
         Self::new(404, "NotFound", format!("{} \"{name}\" not found", kind.id())).about(kind, name)
     }

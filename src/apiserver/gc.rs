@@ -64,7 +64,7 @@ impl State {
             }
     }
 
-    /// Deletes an object that was created for owners none of whom exists.
+    /// Deletes an object that was written with owners none of whom exists.
     pub(super) fn collect_if_orphaned(&mut self, table: &Arc<str>, object: &Object) {
         if self.is_orphaned(&object.body) {
             self.request_deletion(&(Arc::clone(table), object.key.clone()));
@@ -92,7 +92,7 @@ impl State {
             self.remove_if_released(NAMESPACES, &object.key.namespace);
             self.remove_if_released(CRDS, &table);
             if &*table == CRDS {
-                self.set_kinds(&object.key.name, Vec::new());
+                self.forget_kind(&object.key.name);
             }
         }
     }
@@ -155,13 +155,16 @@ impl State {
 
     fn mark(&mut self, (table, key): &Place, mut body: Value) -> Arc<Object> {
         let now = self.now();
-        let counts = self.kind_of(table).is_some_and(|kind| kind.generation);
+        let holds_others = matches!(&**table, NAMESPACES | CRDS);
+        let counts = !holds_others && self.kind_of(table).is_some_and(|kind| kind.generation);
         if &**table == NAMESPACES {
             child(&mut body, "status").insert("phase".into(), "Terminating".into());
         }
         let meta = metadata(&mut body);
         meta.insert("deletionTimestamp".into(), now.into());
-        meta.insert("deletionGracePeriodSeconds".into(), 0.into());
+        if !holds_others {
+            meta.insert("deletionGracePeriodSeconds".into(), 0.into());
+        }
         if counts {
             let generation = meta.get("generation").and_then(Value::as_i64).unwrap_or(0);
             meta.insert("generation".into(), (generation + 1).into());

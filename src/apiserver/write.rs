@@ -175,6 +175,11 @@ pub(super) fn create(
     defaults::fill(kind, &mut body);
     validate(kind, &key.name, &body)?;
     let new_kinds = if &*kind.table == CRDS { Some(crd::accept(&mut body, &now)?) } else { None };
+    if new_kinds.is_some() && state.kind_of(&key.name).is_some_and(|kind| kind.custom.is_none()) {
+        let why = "the server has a resource of this name";
+        let cause = Cause::invalid("metadata.name", &format!("\"{}\"", key.name), why);
+        return Err(Failure::invalid(kind, &key.name, vec![cause]));
+    }
     fields::track(kind, None, &mut body, &options.manager, operation, "", &now);
     if state.get(&kind.table, &key).is_some() {
         return Err(Failure::already_exists(kind, &key.name));
@@ -250,6 +255,7 @@ pub(super) fn update(
         return Ok(object);
     }
     let object = state.store(&kind.table, old.key.clone(), new);
+    state.collect_if_orphaned(&kind.table, &object);
     state.settle();
     Ok(object)
 }
@@ -287,7 +293,7 @@ fn check_namespace(state: &State, kind: &Kind, namespace: &str, name: &str) -> O
     if !text(&found.body, "/metadata/deletionTimestamp").is_empty() {
         let why =
             format!("unable to create new content in namespace {namespace} because it is being terminated");
-        return Err(Failure::forbidden(kind, name, &why));
+        return Err(Failure::forbidden(kind, name, &why).terminating(namespace));
     }
     Ok(())
 }
