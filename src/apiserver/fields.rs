@@ -2,6 +2,9 @@
 //!
 //! A simplification of structured-merge-diff: fields are kept as sets of leaf paths. A path is written as in FieldsV1
 //! with NUL between its steps: `f:spec`, `f:replicas`.
+//!
+//! In the stored body `fieldsV1` is a text that holds the JSON: as a tree of values it would take several times the
+//! memory of the object itself. It is written out as JSON by view.rs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -104,7 +107,8 @@ pub(super) fn entries_of(body: &Value) -> Vec<Entry> {
         subresource: text(value, "/subresource").into(),
         paths: {
             let mut paths = Paths::new();
-            read_tree(value.get("fieldsV1").unwrap_or(&Value::Null), &mut String::new(), &mut paths);
+            let fields: Value = serde_json::from_str(text(value, "/fieldsV1")).unwrap_or_default();
+            read_tree(&fields, &mut String::new(), &mut paths);
             paths
         },
     };
@@ -131,7 +135,7 @@ fn write_entries(body: &mut Value, entries: &[Entry]) {
                 "apiVersion": entry.api_version,
                 "time": entry.time,
                 "fieldsType": "FieldsV1",
-                "fieldsV1": fields,
+                "fieldsV1": fields.to_string(),
             });
             if !entry.subresource.is_empty() {
                 value["subresource"] = entry.subresource.as_str().into();
