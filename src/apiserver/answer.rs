@@ -126,6 +126,11 @@ impl Cause {
         Self { reason: "FieldValueNotSupported", message, field: field.into() }
     }
 
+    /// A text that is too long, or a list that is.
+    pub(super) fn too_much(field: impl Into<String>, reason: &'static str, message: String) -> Self {
+        Self { reason, message, field: field.into() }
+    }
+
     fn manager_conflict(manager: &str, field: String) -> Self {
         Self { reason: "FieldManagerConflict", message: format!("conflict with {manager}"), field }
     }
@@ -159,6 +164,18 @@ impl Failure {
 
     pub(super) fn forbidden(kind: &Kind, name: &str, why: &str) -> Self {
         Self::new(403, "Forbidden", format!("{} \"{name}\" is forbidden: {why}", kind.id())).about(kind, name)
+    }
+
+    /// Tells programs why it is forbidden: client-go's `NamespaceTerminatingCause`.
+    pub(super) fn terminating(mut self, namespace: &str) -> Self {
+        if let Some(details) = &mut self.0.details {
+            details.causes.push(Cause {
+                reason: "NamespaceTerminating",
+                message: format!("namespace {namespace} is being terminated"),
+                field: "metadata.namespace".into(),
+            });
+        }
+        self
     }
 
     pub(super) fn not_found(kind: &Kind, name: &str) -> Self {
@@ -211,6 +228,16 @@ impl Failure {
         })
     }
 
+    /// A replace of an object that is another one by now.
+    pub(super) fn other_uid(kind: &Kind, name: &str, wanted: &str, found: &str) -> Self {
+        let message = format!(
+            "Operation cannot be fulfilled on {} \"{name}\": Precondition failed: UID in precondition: {wanted}, \
+             UID in object meta: {found}",
+            kind.id()
+        );
+        Self::new(409, "Conflict", message).about(kind, name)
+    }
+
     /// Server-side apply found fields of others: (`"manager"`, field as `.data.a`).
     pub(super) fn apply_conflict(conflicts: Vec<(String, String)>) -> Self {
         let count = conflicts.len();
@@ -246,6 +273,11 @@ impl Failure {
         Self::new(415, "UnsupportedMediaType", message)
     }
 
+    /// A patch of a kind that the resource does not take.
+    pub(super) fn unsupported_patch() -> Self {
+        Self::new(415, "UnsupportedMediaType", "415: Unsupported Media Type").details(Details::default())
+    }
+
     pub(super) fn invalid(kind: &Kind, name: &str, causes: Vec<Cause>) -> Self {
         Self::invalid_named(&kind.kind, &kind.group, name, causes)
     }
@@ -255,7 +287,7 @@ impl Failure {
         Self::invalid_named(kind, "meta.k8s.io", "", causes)
     }
 
-    fn invalid_named(kind: &str, group: &str, name: &str, causes: Vec<Cause>) -> Self {
+    pub(super) fn invalid_named(kind: &str, group: &str, name: &str, causes: Vec<Cause>) -> Self {
         let texts: Vec<_> = causes.iter().map(|c| format!("{}: {}", c.field, c.message)).collect();
         let list = if let [one] = texts.as_slice() { one.clone() } else { format!("[{}]", texts.join(", ")) };
         let dot = if group.is_empty() { "" } else { "." };
@@ -276,7 +308,18 @@ impl Failure {
             .details(Details::default())
     }
 
-    /// kube-apiserver answers 500 to a resourceVersion that is no number.
+    /// A resourceVersion of a list that is no number.
+    pub(super) fn bad_list_version(text: &str) -> Self {
+        let Status { message, .. } = *Self::bad_version(text).0;
+        Self::bad_request(format!("invalid resource version: {message}"))
+    }
+
+    /// What the real server answers 500 to, without a reason.
+    pub(super) fn internal(message: impl Into<String>) -> Self {
+        Self::new(500, "", message)
+    }
+
+    /// kube-apiserver answers 500 to a resourceVersion of a watch that is no number.
     pub(super) fn bad_version(text: &str) -> Self {
         let message = format!(
             "resourceVersion: Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": invalid syntax"

@@ -12,7 +12,7 @@ use super::list::version_of;
 use super::routes::Call;
 use super::selector::Filter;
 use super::store::{Object, Place};
-use super::tree::{seconds_of, text};
+use super::tree::{metadata, text};
 use super::view::{ListMeta, View};
 
 /// `DeleteOptions`: from the body, else from the query.
@@ -80,12 +80,27 @@ pub(super) fn delete(call: &Call<'_>, request: &Request) -> Outcome<Response> {
     }
     let place: Place = (Arc::clone(&kind.table), call.key());
     let waiting = if options.dry_run { None } else { state.delete(&place, options.propagation) };
-    let now = seconds_of(&state.now()).unwrap_or(0);
+    let (now, timestamp) = (call.server.seconds(), state.now());
     drop(state);
-    Ok(match waiting {
-        Some(waiting) => Response::json(200, view.object(kind, &waiting, now)),
+    Ok(match waiting.or_else(|| deleted(kind, &object, timestamp)) {
+        Some(object) => Response::json(200, view.object(kind, &object, now)),
         None => Response::json(200, success(kind, &call.name, text(&object.body, "/metadata/uid"))),
     })
+}
+
+/// The few kinds of which a delete answers the object that it deleted.
+fn deleted(kind: &Kind, object: &Object, now: String) -> Option<Arc<Object>> {
+    let mut body = object.body.clone();
+    match kind.id() {
+        "services" | "serviceaccounts" => {}
+        "pods" => {
+            let meta = metadata(&mut body);
+            meta.insert("deletionTimestamp".into(), now.into());
+            meta.insert("deletionGracePeriodSeconds".into(), 0.into());
+        }
+        _ => return None,
+    }
+    Some(Arc::new(Object { key: object.key.clone(), body }))
 }
 
 /// Deletes all objects that match, and answers the list of them.
@@ -106,7 +121,7 @@ pub(super) fn collection(call: &Call<'_>, request: &Request) -> Outcome<Response
         state.delete(&(Arc::clone(&kind.table), object.key.clone()), options.propagation);
     }
     let meta = ListMeta { version: state.version, ..ListMeta::default() };
-    let now = seconds_of(&state.now()).unwrap_or(0);
+    let now = call.server.seconds();
     drop(state);
     Ok(Response::json(200, view.list(kind, &meta, &matching, now)))
 }

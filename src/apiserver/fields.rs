@@ -2,6 +2,9 @@
 //!
 //! A simplification of structured-merge-diff: fields are kept as sets of leaf paths. A path is written as in FieldsV1
 //! with NUL between its steps: `f:spec`, `f:replicas`.
+//!
+//! In the stored body `fieldsV1` is a text that holds the JSON: as a tree of values it would take several times the
+//! memory of the object itself. It is written out as JSON by view.rs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,8 +54,13 @@ pub(super) fn track(
         Operation::Apply(entries) => entries,
         Operation::Update => {
             let shape = Shape::of(kind);
-            let before = old.map(|old| leaves(shape, old, true)).unwrap_or_default();
-            let after = leaves(shape, new, true);
+            let mut before = old.map(|old| leaves(shape, old, true)).unwrap_or_default();
+            let mut after = leaves(shape, new, true);
+            if kind.status && subresource != "status" {
+                // What of the status changes here, the server itself has set.
+                before.retain(|path, _| !path.starts_with("f:status"));
+                after.retain(|path, _| !path.starts_with("f:status"));
+            }
             let changed: Paths = after
                 .iter()
                 .filter(|(path, value)| before.get(*path) != Some(value))
@@ -99,7 +107,8 @@ pub(super) fn entries_of(body: &Value) -> Vec<Entry> {
         subresource: text(value, "/subresource").into(),
         paths: {
             let mut paths = Paths::new();
-            read_tree(value.get("fieldsV1").unwrap_or(&Value::Null), &mut String::new(), &mut paths);
+            let fields: Value = serde_json::from_str(text(value, "/fieldsV1")).unwrap_or_default();
+            read_tree(&fields, &mut String::new(), &mut paths);
             paths
         },
     };
@@ -107,8 +116,10 @@ pub(super) fn entries_of(body: &Value) -> Vec<Entry> {
 }
 
 fn write_entries(body: &mut Value, entries: &[Entry]) {
-    let written: Vec<Value> = entries
-        .iter()
+    let mut sorted: Vec<&Entry> = entries.iter().collect();
+    sorted.sort_by_key(|entry| (&entry.operation, &entry.time, &entry.manager));
+    let written: Vec<Value> = sorted
+        .into_iter()
         .filter(|entry| !entry.paths.is_empty())
         .map(|entry| {
             let mut fields = json!({});
@@ -124,7 +135,7 @@ fn write_entries(body: &mut Value, entries: &[Entry]) {
                 "apiVersion": entry.api_version,
                 "time": entry.time,
                 "fieldsType": "FieldsV1",
-                "fieldsV1": fields,
+                "fieldsV1": fields.to_string(),
             });
             if !entry.subresource.is_empty() {
                 value["subresource"] = entry.subresource.as_str().into();
@@ -180,9 +191,6 @@ pub(super) fn leaves<'a>(shape: Shape<'_>, body: &'a Value, dots: bool) -> Leave
             }
             name => {
                 walk(shape.field(name), name, value, &mut String::new(), dots, &mut found);
-                if matches!(name, "spec" | "status") {
-                    found.remove(&format!("f:{name}{STEP}.")); // these are structs, not maps
-                }
             }
         }
     }
@@ -214,7 +222,7 @@ fn inside<'a>(
     match value {
         Value::Null => {}
         Value::Object(fields) if !fields.is_empty() && !shape.is_atomic_map(name) => {
-            if dots {
+            if dots && shape.is_map(name) {
                 found.insert(format!("{path}{STEP}."), &Value::Null);
             }
             for (name, value) in fields {
@@ -224,6 +232,9 @@ fn inside<'a>(
         Value::Array(items) if !items.is_empty() => match shape.list(name, items) {
             ListShape::Atomic => drop(found.insert(path.clone(), value)),
             ListShape::Set => {
+                if dots {
+                    found.insert(format!("{path}{STEP}."), &Value::Null);
+                }
                 for item in items {
                     found.insert(format!("{path}{STEP}v:{item}"), &Value::Null);
                 }
@@ -275,7 +286,11 @@ pub(super) fn remove(value: &mut Value, path: &str) {
                 Some(rest) => remove(&mut items[at], rest),
             }
         }
-        (Value::Array(items), Some(("v:", text))) => items.retain(|item| item.to_string() != text),
+        (Value::Array(items), Some(("v:", text))) => {
+            if let Ok(value) = serde_json::from_str::<Value>(text) {
+                items.retain(|item| *item != value);
+            }
+        }
         _ => {}
     }
 }

@@ -11,6 +11,7 @@ use super::store::{Key, Object, Place, State, owner_uids};
 use super::tree::{child, list, metadata, text};
 
 const FOREGROUND: &str = "foregroundDeletion";
+const ORPHAN: &str = "orphan";
 
 /// What becomes of the objects that are owned by a deleted one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,22 +29,18 @@ impl State {
     pub(super) fn delete(&mut self, place: &Place, propagation: Propagation) -> Option<Arc<Object>> {
         let object = self.get(&place.0, &place.1)?;
         let uid = text(&object.body, "/metadata/uid").to_string();
-        let waiting = match propagation {
+        // What a namespace or a definition holds goes with it in any case.
+        let holds_others = matches!(&*place.0, NAMESPACES | CRDS);
+        let waiting = match if holds_others { Propagation::Background } else { propagation } {
             Propagation::Background => self.request_deletion(place),
             Propagation::Orphan => {
+                let waiting = self.mark_with(place, &object, ORPHAN);
                 self.disown(&uid);
-                self.request_deletion(place)
+                self.drop_finalizer(place, ORPHAN);
+                waiting
             }
             Propagation::Foreground => {
-                if text(&object.body, "/metadata/deletionTimestamp").is_empty() {
-                    let mut body = object.body.clone();
-                    let finalizers = metadata(&mut body).entry("finalizers").or_insert(json!([]));
-                    if let Some(finalizers) = finalizers.as_array_mut() {
-                        finalizers.push(FOREGROUND.into());
-                    }
-                    self.mark(place, body);
-                }
-                let waiting = self.get(&place.0, &place.1);
+                let waiting = self.mark_with(place, &object, FOREGROUND);
                 for dependent in self.owned_by(&uid) {
                     self.request_deletion(&dependent);
                 }
@@ -67,7 +64,7 @@ impl State {
             }
     }
 
-    /// Deletes an object that was created for owners none of whom exists.
+    /// Deletes an object that was written with owners none of whom exists.
     pub(super) fn collect_if_orphaned(&mut self, table: &Arc<str>, object: &Object) {
         if self.is_orphaned(&object.body) {
             self.request_deletion(&(Arc::clone(table), object.key.clone()));
@@ -95,7 +92,7 @@ impl State {
             self.remove_if_released(NAMESPACES, &object.key.namespace);
             self.remove_if_released(CRDS, &table);
             if &*table == CRDS {
-                self.set_kinds(&object.key.name, Vec::new());
+                self.forget_kind(&object.key.name);
             }
         }
     }
@@ -128,15 +125,46 @@ impl State {
         Some(marked)
     }
 
+    /// Marks an object as being deleted and held by a finalizer of the server, if it is not being deleted yet.
+    fn mark_with(&mut self, place: &Place, object: &Object, finalizer: &str) -> Option<Arc<Object>> {
+        if text(&object.body, "/metadata/deletionTimestamp").is_empty() {
+            let mut body = object.body.clone();
+            let finalizers = metadata(&mut body).entry("finalizers").or_insert(json!([]));
+            if let Some(finalizers) = finalizers.as_array_mut() {
+                finalizers.push(finalizer.into());
+            }
+            self.mark(place, body);
+        }
+        self.get(&place.0, &place.1)
+    }
+
+    /// Takes a finalizer off an object, which removes it if that was what held it.
+    fn drop_finalizer(&mut self, (table, key): &Place, finalizer: &str) {
+        let Some(object) = self.get(table, key) else { return };
+        if !list(&object.body, "/metadata/finalizers").iter().any(|f| f == finalizer) {
+            return;
+        }
+        let mut body = object.body.clone();
+        without(&mut body, "finalizers", |f| f == finalizer);
+        if self.is_released(table, &body) {
+            self.remove(table, key);
+        } else {
+            self.store(table, key.clone(), body);
+        }
+    }
+
     fn mark(&mut self, (table, key): &Place, mut body: Value) -> Arc<Object> {
         let now = self.now();
-        let counts = self.kind_of(table).is_some_and(|kind| kind.generation);
+        let holds_others = matches!(&**table, NAMESPACES | CRDS);
+        let counts = !holds_others && self.kind_of(table).is_some_and(|kind| kind.generation);
         if &**table == NAMESPACES {
             child(&mut body, "status").insert("phase".into(), "Terminating".into());
         }
         let meta = metadata(&mut body);
         meta.insert("deletionTimestamp".into(), now.into());
-        meta.insert("deletionGracePeriodSeconds".into(), 0.into());
+        if !holds_others {
+            meta.insert("deletionGracePeriodSeconds".into(), 0.into());
+        }
         if counts {
             let generation = meta.get("generation").and_then(Value::as_i64).unwrap_or(0);
             meta.insert("generation".into(), (generation + 1).into());
@@ -154,11 +182,7 @@ impl State {
 
     /// Ends a foreground deletion if no dependent holds it any more.
     fn finish_foreground(&mut self, owner: &str) {
-        let Some((table, key)) = self.by_uid(owner).cloned() else { return };
-        let Some(object) = self.get(&table, &key) else { return };
-        if !list(&object.body, "/metadata/finalizers").iter().any(|f| f == FOREGROUND) {
-            return;
-        }
+        let Some(place) = self.by_uid(owner).cloned() else { return };
         let blocks = |(table, key): &Place| {
             self.get(table, key).is_some_and(|dependent| {
                 let refs = list(&dependent.body, "/metadata/ownerReferences");
@@ -166,15 +190,8 @@ impl State {
                     .any(|r| text(r, "/uid") == owner && r.get("blockOwnerDeletion") == Some(&json!(true)))
             })
         };
-        if self.owned_by(owner).iter().any(blocks) {
-            return;
-        }
-        let mut body = object.body.clone();
-        without(&mut body, "finalizers", |finalizer| finalizer == FOREGROUND);
-        if self.is_released(&table, &body) {
-            self.remove(&table, &key);
-        } else {
-            self.store(&table, key, body);
+        if !self.owned_by(owner).iter().any(blocks) {
+            self.drop_finalizer(&place, FOREGROUND);
         }
     }
 

@@ -57,7 +57,9 @@ impl Query {
         if text.is_empty() {
             return Ok(None);
         }
-        text.parse().map(Some).map_err(|_| Failure::bad_request(format!("{name}: invalid value \"{text}\"")))
+        text.parse().map(Some).map_err(|_| {
+            Failure::bad_request(format!("strconv.ParseInt: parsing \"{text}\": invalid syntax"))
+        })
     }
 }
 
@@ -140,12 +142,11 @@ pub(super) fn parse_head(bytes: &[u8]) -> Outcome<Option<Head>> {
                 let has = |word: &str| value.split(',').any(|v| v.trim().eq_ignore_ascii_case(word));
                 request.keep_alive = !has("close") && (request.keep_alive || has("keep-alive"));
             }
-            "transfer-encoding" if value.eq_ignore_ascii_case("chunked") => {
-                if length.replace(Length::Chunked).is_some() {
-                    return bad("two lengths");
-                }
+            "transfer-encoding" if !value.eq_ignore_ascii_case("chunked") => {
+                return Err(Failure::bad_http(501, "unsupported transfer encoding"));
             }
-            "transfer-encoding" => return Err(Failure::bad_http(501, "unsupported transfer encoding")),
+            "transfer-encoding" if length.replace(Length::Chunked).is_some() => return bad("two lengths"),
+            "transfer-encoding" => {}
             "content-length" => {
                 let Ok(bytes) = value.parse() else { return bad("Content-Length is no number") };
                 if length.replace(Length::Bytes(bytes)).is_some_and(|before| before != Length::Bytes(bytes)) {

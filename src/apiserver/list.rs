@@ -8,7 +8,6 @@ use super::http::Request;
 use super::routes::Call;
 use super::selector::Filter;
 use super::store::{Key, Object, Objects};
-use super::tree::seconds_of;
 use super::view::{ListMeta, View};
 
 /// One object.
@@ -17,7 +16,7 @@ pub(super) fn get(call: &Call<'_>, request: &Request) -> Outcome<Response> {
     let state = call.server.state();
     let object =
         state.get(&call.kind.table, &call.key()).ok_or_else(|| Failure::not_found(&call.kind, &call.name))?;
-    let now = seconds_of(&state.now()).unwrap_or(0);
+    let now = call.server.seconds();
     drop(state);
     Ok(Response::json(200, view.object(&call.kind, &object, now)))
 }
@@ -52,7 +51,7 @@ pub(super) fn list(call: &Call<'_>, request: &Request) -> Outcome<Response> {
     let asked = version_of(query.get("resourceVersion"))?;
 
     let state = call.server.state();
-    let now = seconds_of(&state.now()).unwrap_or(0);
+    let now = call.server.seconds();
     if let Some(asked) = asked.filter(|asked| *asked > state.version) {
         return Err(Failure::version_too_large(asked, state.version));
     }
@@ -120,7 +119,7 @@ pub(super) fn version_of(text: &str) -> Outcome<Option<u64>> {
     if text.is_empty() {
         return Ok(None);
     }
-    text.parse().map(Some).map_err(|_| Failure::bad_version(text))
+    text.parse().map(Some).map_err(|_| Failure::bad_list_version(text))
 }
 
 /// The rules of apimachinery's `ValidateListOptions`, for lists.

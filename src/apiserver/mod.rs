@@ -14,14 +14,18 @@
 //! # What it does not do
 //! - Nothing runs: no scheduler, kubelet or controllers. A pod stays `Pending`, a deployment makes no pods. Only
 //!   deletion has its consequences (dependents, namespaces, definitions), and those come at once, within the request.
-//! - No admission, no RBAC: a request has the [token](Builder::token), or it has none of the server. No TLS.
+//! - No admission, no RBAC, no `kubectl auth can-i`: a request has the [token](Builder::token), or it is refused. No
+//!   TLS.
 //! - Built-in kinds have no schemas: apart from names, and times and durations of Leases, any JSON is taken, unknown
 //!   fields stay, and few defaults are filled in. `kubectl explain` knows nothing of them.
 //! - Custom resources: `pattern`, `format`, `oneOf` and its kin, and CEL rules are not checked; versions are converted
 //!   by their name only.
 //! - Server-side apply tracks leaf fields and not all the finer points of structured merges: sets of managers are as
 //!   kube-apiserver's for plain cases. Its body must be JSON.
-//! - JSON only: no protobuf, no YAML bodies. No gzip, no HTTP/2, no exec, attach, port-forward or proxy. Logs are empty.
+//! - JSON only: no protobuf, no YAML bodies. `kubectl create -f`, `apply`, `patch`, `scale`, `run` and so on work; what
+//!   kubectl sends as protobuf, as `kubectl create namespace x`, is refused (415): write
+//!   `kubectl create namespace x --dry-run=client -o yaml | kubectl apply -f -`.
+//! - No gzip, no HTTP/2, no exec, attach, port-forward or proxy. Logs are empty.
 //! - A pod is deleted at once, whatever its grace period. Eviction asks no disruption budget.
 //! - `events` of the core group and of events.k8s.io are two resources.
 //! - A watcher that went away is noticed when the next event or bookmark is written to it.
@@ -216,7 +220,8 @@ impl Builder {
         self
     }
 
-    /// The clock of timestamps, bookmarks and the ends of watches; the system's by default.
+    /// The clock of timestamps, bookmarks and the ends of watches; the system's by default. Each open watch waits on
+    /// one timer of it.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.0.clock = clock;
         self

@@ -75,10 +75,13 @@ fn route(server: &Server, request: &Request) -> Outcome<Answer> {
         [plural, name, subresource] => ("", plural, name, subresource),
         _ => return no_page,
     };
-    let Some(kind) = server.state().kind(group, version, plural) else { return no_page };
+    let Some(kind) = server.state().kind(group, version, plural) else {
+        let known = server.state().kinds().iter().any(|kind| kind.group == group && kind.version == version);
+        return if known { Err(Failure::no_resource()) } else { no_page };
+    };
     // Only the collection of a namespaced kind is there without a namespace.
     if kind.namespaced == namespace.is_empty() && (!kind.namespaced || !name.is_empty()) {
-        return no_page;
+        return Err(Failure::no_resource());
     }
     let call = Call {
         server,

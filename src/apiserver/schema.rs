@@ -14,7 +14,7 @@ pub(super) fn check(schema: &Value, value: &Value, path: &str, causes: &mut Vec<
     if !has_type(schema, value) {
         let wanted = text(schema, "/type");
         let why = format!("{path} in body must be of type {wanted}: \"{}\"", type_of(value));
-        causes.push(Cause::type_invalid(path, &shown, &why));
+        causes.push(Cause::type_invalid(path, &format!("\"{}\"", type_of(value)), &why));
         return;
     }
     let limit = |keyword: &str| schema.get(keyword).and_then(Value::as_f64);
@@ -44,9 +44,18 @@ pub(super) fn check(schema: &Value, value: &Value, path: &str, causes: &mut Vec<
         let why = format!("{path} in body should have at least {} ({least})", limit(least).unwrap_or(0.0));
         causes.push(Cause::invalid(path, &shown, why));
     }
-    if limit(most).is_some_and(|most| size as f64 > most) {
-        let why = format!("{path} in body should have at most {} ({most})", limit(most).unwrap_or(0.0));
-        causes.push(Cause::invalid(path, &shown, why));
+    if let Some(most) = limit(most).filter(|most| size as f64 > *most) {
+        causes.push(match value {
+            Value::String(_) => Cause::too_much(
+                path,
+                "FieldValueTooLong",
+                format!("Too long: may not be more than {most} bytes"),
+            ),
+            _ => {
+                let message = format!("Too many: {size}: must have at most {most} items");
+                Cause::too_much(path, "FieldValueTooMany", message)
+            }
+        });
     }
     if let Some(allowed) = schema.get("enum").and_then(Value::as_array) {
         if !allowed.contains(value) {

@@ -5,7 +5,7 @@ use std::io;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use crate::clock::Clock;
 use crate::error::{Error, Result};
@@ -74,6 +74,11 @@ impl Server {
         lock(&self.log).iter().cloned().collect()
     }
 
+    /// Now, in seconds since 1970: for the ages in tables.
+    pub(super) fn seconds(&self) -> u64 {
+        self.clock.wall().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+    }
+
     /// Whether the credentials of a request are accepted.
     pub(super) fn admits(&self, request: &Request) -> bool {
         let Some(token) = &self.options.token else { return true };
@@ -104,11 +109,13 @@ impl Server {
                 }
             };
             self.note(&request);
+            // An answer to HEAD has no body, and no method that is served is HEAD.
+            let keep_alive = request.keep_alive && request.method != "HEAD";
             match answer(self, &request) {
-                Answer::Whole(response) => connection.respond(&response, request.keep_alive)?,
-                Answer::Watch(watch) => self.stream(&mut connection, *watch, request.keep_alive)?,
+                Answer::Whole(response) => connection.respond(&response, keep_alive)?,
+                Answer::Watch(watch) => self.stream(&mut connection, *watch, keep_alive)?,
             }
-            if !request.keep_alive {
+            if !keep_alive {
                 break;
             }
         }

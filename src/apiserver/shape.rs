@@ -51,6 +51,25 @@ impl<'a> Shape<'a> {
         }
     }
 
+    /// Whether the object at this place, in a field of this name, is a map and no struct, so that its being there is
+    /// owned too.
+    pub(super) fn is_map(self, name: &str) -> bool {
+        match self {
+            Self::BuiltIn => matches!(
+                name,
+                "labels"
+                    | "annotations"
+                    | "data"
+                    | "binaryData"
+                    | "limits"
+                    | "requests"
+                    | "capacity"
+                    | "allocatable"
+            ),
+            Self::Custom(_) | Self::CustomTop(_) => true,
+        }
+    }
+
     /// Whether the map at this place, in a field of this name, is one value.
     pub(super) fn is_atomic_map(self, name: &str) -> bool {
         match self {

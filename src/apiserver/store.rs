@@ -115,12 +115,15 @@ impl State {
         self.kinds.iter().find(|k| &*k.table == table).cloned()
     }
 
-    /// Replaces all versions of a table's kind by these; none takes the resource away and ends its watches.
+    /// Takes a resource away, and ends its watches.
+    pub(super) fn forget_kind(&mut self, table: &str) {
+        self.watchers.retain(|watcher| &*watcher.table != table);
+        self.tables.remove(table);
+        self.set_kinds(table, Vec::new());
+    }
+
+    /// Replaces all versions of a table's kind by these.
     pub(super) fn set_kinds(&mut self, table: &str, kinds: Vec<Arc<Kind>>) {
-        if kinds.is_empty() {
-            self.watchers.retain(|watcher| &*watcher.table != table);
-            self.tables.remove(table);
-        }
         self.kinds.retain(|k| &*k.table != table);
         self.kinds.extend(kinds);
     }

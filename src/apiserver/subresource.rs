@@ -39,7 +39,7 @@ pub(super) fn serve(call: &Call<'_>, request: &Request) -> Outcome<Response> {
         }
         ("binding", "POST") if kind.is_core("pods") => bind(call, request),
         ("eviction", "POST") if kind.is_core("pods") => evict(call),
-        ("status" | "finalize" | "log" | "binding" | "eviction", _) => Err(Failure::method_not_allowed()),
+        ("log" | "binding" | "eviction", _) if kind.is_core("pods") => Err(Failure::method_not_allowed()),
         _ => Err(Failure::no_resource()),
     }
 }
@@ -71,7 +71,7 @@ fn scale(call: &Call<'_>, request: &Request, paths: &Scale, method: &str) -> Out
     if !replicas.as_i64().is_some_and(|n| (0..=i64::from(i32::MAX)).contains(&n)) {
         let why = "must be greater than or equal to 0";
         let cause = super::answer::Cause::invalid("spec.replicas", &plain(&replicas), why);
-        return Err(Failure::invalid(kind, &call.name, vec![cause]));
+        return Err(Failure::invalid_named("Scale", "autoscaling", &call.name, vec![cause]));
     }
     let version = text(&wanted, "/metadata/resourceVersion");
     if !version.is_empty() && version != text(&old.body, "/metadata/resourceVersion") {

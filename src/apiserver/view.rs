@@ -87,20 +87,24 @@ impl View {
             Self::Metadata => ("PartialObjectMetadataList", META_VERSION),
             Self::Table(included) => {
                 let items: Vec<_> = items.iter().map(|item| &**item).collect();
-                write_table(&mut out, kind, included, &items, &meta.to_json(), now);
+                write_table(&mut out, kind, included, &items, &meta.to_json(false), now);
                 return out;
             }
         };
         write_head(&mut out, envelope.0, envelope.1);
         out.extend_from_slice(b",\"metadata\":");
-        out.extend_from_slice(meta.to_json().as_bytes());
+        let told = meta.to_json(kind.custom.is_some() && self == Self::Full);
+        out.extend_from_slice(told.as_bytes());
         out.extend_from_slice(b",\"items\":[");
         for (at, item) in items.iter().enumerate() {
             if at > 0 {
                 out.push(b',');
             }
             match self {
-                Self::Full if kind.custom.is_none() => write_json(&mut out, &item.body),
+                Self::Full if kind.custom.is_none() => {
+                    out.push(b'{');
+                    write_fields(&mut out, &item.body);
+                }
                 Self::Full => write_typed(&mut out, &kind.kind, &api_version, &item.body),
                 _ => write_metadata(&mut out, &item.body),
             }
@@ -129,9 +133,10 @@ impl View {
 }
 
 impl ListMeta {
-    fn to_json(&self) -> String {
+    /// Lists of custom objects tell an empty continue token too.
+    fn to_json(&self, always_continues: bool) -> String {
         let mut json = format!(r#"{{"resourceVersion":"{}""#, self.version);
-        if !self.continue_token.is_empty() {
+        if always_continues || !self.continue_token.is_empty() {
             json += &format!(r#","continue":{}"#, Value::from(self.continue_token.as_str()));
         }
         if let Some(remaining) = self.remaining {
@@ -159,18 +164,52 @@ fn write_json(out: &mut Vec<u8>, value: &Value) {
 /// An object with its kind, apiVersion and metadata first.
 pub(super) fn write_typed(out: &mut Vec<u8>, kind: &str, api_version: &str, body: &Value) {
     write_head(out, kind, api_version);
-    let fields = body.as_object();
-    let mut field = |name: &str, value: &Value| {
+    out.push(b',');
+    write_fields(out, body);
+}
+
+/// The fields of a body after what was written of it, metadata first, and the closing brace.
+fn write_fields(out: &mut Vec<u8>, body: &Value) {
+    out.extend_from_slice(b"\"metadata\":");
+    write_meta(out, body.get("metadata").unwrap_or(&Value::Null));
+    for (name, value) in body.as_object().into_iter().flatten().filter(|(name, _)| *name != "metadata") {
         out.push(b',');
-        write_json(out, &Value::from(name));
+        write_json(out, &Value::from(name.as_str()));
         out.push(b':');
         write_json(out, value);
-    };
-    if let Some(metadata) = body.get("metadata") {
-        field("metadata", metadata);
     }
-    for (name, value) in fields.into_iter().flatten().filter(|(name, _)| *name != "metadata") {
-        field(name, value);
+    out.push(b'}');
+}
+
+/// The metadata of a body, in which the fields of managers are kept as text.
+fn write_meta(out: &mut Vec<u8>, metadata: &Value) {
+    let Some(managers) = metadata.get("managedFields").and_then(Value::as_array) else {
+        return write_json(out, metadata);
+    };
+    write_map(out, metadata, |out, name, value| {
+        if name != "managedFields" {
+            return write_json(out, value);
+        }
+        for (at, manager) in managers.iter().enumerate() {
+            out.push(if at == 0 { b'[' } else { b',' });
+            write_map(out, manager, |out, name, value| match value {
+                Value::String(fields) if name == "fieldsV1" => out.extend_from_slice(fields.as_bytes()),
+                value => write_json(out, value),
+            });
+        }
+        out.extend_from_slice(if managers.is_empty() { b"[]" } else { b"]" });
+    });
+}
+
+fn write_map(out: &mut Vec<u8>, map: &Value, write: impl Fn(&mut Vec<u8>, &str, &Value)) {
+    out.push(b'{');
+    for (at, (name, value)) in map.as_object().into_iter().flatten().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        write_json(out, &Value::from(name.as_str()));
+        out.push(b':');
+        write(out, name, value);
     }
     out.push(b'}');
 }
@@ -178,7 +217,7 @@ pub(super) fn write_typed(out: &mut Vec<u8>, kind: &str, api_version: &str, body
 fn write_metadata(out: &mut Vec<u8>, body: &Value) {
     write_head(out, "PartialObjectMetadata", META_VERSION);
     out.extend_from_slice(b",\"metadata\":");
-    write_json(out, body.get("metadata").unwrap_or(&Value::Null));
+    write_meta(out, body.get("metadata").unwrap_or(&Value::Null));
     out.push(b'}');
 }
 

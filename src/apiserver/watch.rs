@@ -9,12 +9,11 @@ use crossbeam_channel::{RecvError, select};
 use super::answer::{Cause, Failure, Outcome};
 use super::http::Request;
 use super::kinds::Kind;
-use super::list::version_of;
 use super::routes::Call;
 use super::selector::Filter;
 use super::server::Server;
 use super::store::{Change, Changes, Object};
-use super::tree::{metadata, seconds_of};
+use super::tree::metadata;
 use super::view::View;
 
 /// How long a watch lasts for which no time was asked.
@@ -51,17 +50,19 @@ pub(super) fn watch(call: &Call<'_>, request: &Request) -> Outcome<Watch> {
     let filter = Filter::parse(&call.kind, call.namespace(), query.get("labelSelector"), &fields)?;
     let streams_list = check_options(request)?;
     let bookmarks = query.is_true("allowWatchBookmarks");
-    let asked = version_of(query.get("resourceVersion"))?;
+    let asked = match query.get("resourceVersion") {
+        "" => None,
+        text => Some(text.parse::<u64>().map_err(|_| Failure::bad_version(text))?),
+    };
     let lasts = query.number("timeoutSeconds")?.filter(|s| *s > 0).map_or(LONGEST, Duration::from_secs);
 
     let mut state = call.server.state();
     let from_now = matches!(asked, None | Some(0));
-    if let Some(asked) = asked.filter(|asked| streams_list && *asked > state.version) {
-        return Err(Failure::version_too_large(asked, state.version));
-    }
     let version = state.version;
-    let (initial, backlog, from) = if streams_list || (from_now && query.get("sendInitialEvents").is_empty())
-    {
+    let future = asked.filter(|asked| streams_list && *asked > version);
+    let (initial, backlog, from) = if let Some(asked) = future {
+        (Err(Failure::version_too_large(asked, version)), Vec::new(), version)
+    } else if streams_list || (from_now && query.get("sendInitialEvents").is_empty()) {
         let objects =
             state.objects(&call.kind.table).values().filter(|o| filter.matches(o)).cloned().collect();
         (Ok(objects), Vec::new(), version)
@@ -118,7 +119,7 @@ impl Watch {
             Ok(initial) => initial,
             Err(failure) => return write(&frame("ERROR", failure.to_json().as_bytes())),
         };
-        let now = || seconds_of(&server.state().now()).unwrap_or(0);
+        let now = || server.seconds();
         for object in initial {
             write(&frame("ADDED", &self.view.object(&self.kind, object, now())))?;
         }

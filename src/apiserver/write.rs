@@ -10,7 +10,7 @@ use super::http::Request;
 use super::kinds::{CRDS, Kind, NAMESPACES};
 use super::routes::Call;
 use super::store::{Key, Object, State};
-use super::tree::{Tree, metadata, name_suffix, put as put_field, seconds_of, text, uid};
+use super::tree::{Tree, metadata, name_suffix, put as put_field, text, uid};
 use super::view::View;
 use super::{crd, defaults, schema};
 
@@ -50,7 +50,7 @@ pub(super) fn post(call: &Call<'_>, request: &Request) -> Outcome<Response> {
     let body = decode(&call.kind, request)?;
     let mut state = call.server.state();
     let object = create(&mut state, &call.kind, &call.namespace, &options, body, Operation::Update)?;
-    let now = seconds_of(&state.now()).unwrap_or(0);
+    let now = call.server.seconds();
     drop(state);
     Ok(Response::json(201, view.object(&call.kind, &object, now)))
 }
@@ -65,10 +65,11 @@ pub(super) fn put(call: &Call<'_>, request: &Request) -> Outcome<Response> {
     let unconditional = call.kind.custom.is_none() && &*call.kind.table != "leases.coordination.k8s.io";
     if text(&body, "/metadata/resourceVersion").is_empty() && !unconditional {
         let cause = Cause::invalid("metadata.resourceVersion", "0", "must be specified for an update");
-        return Err(Failure::invalid(&call.kind, &call.name, vec![cause]));
+        // As the real one: this names the plural where others name the kind.
+        return Err(Failure::invalid_named(&call.kind.plural, &call.kind.group, &call.name, vec![cause]));
     }
     let object = update(&mut state, call, &options, &old, body, Operation::Update)?;
-    let now = seconds_of(&state.now()).unwrap_or(0);
+    let now = call.server.seconds();
     drop(state);
     Ok(Response::json(200, view.object(&call.kind, &object, now)))
 }
@@ -151,7 +152,7 @@ pub(super) fn create(
     let name = text(&body, "/metadata/name").to_string();
     check_namespace(state, kind, namespace, &name)?;
     if !matches!(text(&body, "/metadata/resourceVersion"), "" | "0") {
-        return Err(Failure::bad_request("resourceVersion should not be set on objects to be created"));
+        return Err(Failure::internal("resourceVersion should not be set on objects to be created"));
     }
     let now = state.now();
     let meta = metadata(&mut body);
@@ -174,6 +175,11 @@ pub(super) fn create(
     defaults::fill(kind, &mut body);
     validate(kind, &key.name, &body)?;
     let new_kinds = if &*kind.table == CRDS { Some(crd::accept(&mut body, &now)?) } else { None };
+    if new_kinds.is_some() && state.kind_of(&key.name).is_some_and(|kind| kind.custom.is_none()) {
+        let why = "the server has a resource of this name";
+        let cause = Cause::invalid("metadata.name", &format!("\"{}\"", key.name), why);
+        return Err(Failure::invalid(kind, &key.name, vec![cause]));
+    }
     fields::track(kind, None, &mut body, &options.manager, operation, "", &now);
     if state.get(&kind.table, &key).is_some() {
         return Err(Failure::already_exists(kind, &key.name));
@@ -211,7 +217,7 @@ pub(super) fn update(
     let sent_uid = text(&new, "/metadata/uid");
     if !sent_uid.is_empty() && sent_uid != text(&old.body, "/metadata/uid") {
         let record = text(&old.body, "/metadata/uid");
-        return Err(Failure::precondition(kind, name, "UID", sent_uid, record));
+        return Err(Failure::other_uid(kind, name, sent_uid, record));
     }
     let sent_version = text(&new, "/metadata/resourceVersion");
     if !matches!(sent_version, "" | "0") && sent_version != text(&old.body, "/metadata/resourceVersion") {
@@ -249,6 +255,7 @@ pub(super) fn update(
         return Ok(object);
     }
     let object = state.store(&kind.table, old.key.clone(), new);
+    state.collect_if_orphaned(&kind.table, &object);
     state.settle();
     Ok(object)
 }
@@ -286,7 +293,7 @@ fn check_namespace(state: &State, kind: &Kind, namespace: &str, name: &str) -> O
     if !text(&found.body, "/metadata/deletionTimestamp").is_empty() {
         let why =
             format!("unable to create new content in namespace {namespace} because it is being terminated");
-        return Err(Failure::forbidden(kind, name, &why));
+        return Err(Failure::forbidden(kind, name, &why).terminating(namespace));
     }
     Ok(())
 }

@@ -131,3 +131,86 @@ fn two_servers_do_not_know_each_other() {
     assert_ne!(one.url(), other.url());
     assert_eq!(get(&other, &format!("{CM}/a")).code, 404);
 }
+
+/// Numbers that look random and are the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % limit.max(1)
+    }
+
+    /// Changes a few bytes of `text` into others of `letters`, or takes some away.
+    fn spoil(&mut self, text: &str, letters: &[u8]) -> String {
+        let mut bytes = text.as_bytes().to_vec();
+        for _ in 0..self.below(4) {
+            if bytes.is_empty() {
+                break;
+            }
+            let at = self.below(bytes.len());
+            match self.below(3) {
+                0 => drop(bytes.drain(at..(at + self.below(8)).min(bytes.len()))),
+                1 => bytes.insert(at, letters[self.below(letters.len())]),
+                _ => bytes[at] = letters[self.below(letters.len())],
+            }
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+#[test]
+fn every_request_is_answered_however_spoiled() {
+    let server = ApiServer::start().unwrap();
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let foos = crate::custom::FOOS;
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let nested = format!("{}1{}", r#"{"a":["#.repeat(55), "]}".repeat(55));
+    let foo = r#"{"apiVersion":"example.com/v1","kind":"Foo","metadata":{"name":"f"},"spec":{"size":2,"rules":[{"id":"x","a":1}]}}"#;
+    let owned = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","labels":{"a":"b"},"finalizers":["x/y"],"ownerReferences":[{"uid":"u"}]},"data":{"a":"1"}}"#;
+    let containers = r#"{"spec":{"containers":[{"name":"a","$patch":"delete"},{"name":"b","env":[{"name":"X"}]}],"$setElementOrder/containers":[{"name":"b"}],"$retainKeys":["containers"]}}"#;
+    let steps = r#"[{"op":"add","path":"/data/-","value":[1]},{"op":"move","from":"/data","path":"/x"},{"op":"test","path":"/x/0","value":null}]"#;
+    let requests = [
+        ("GET", format!("{CM}?labelSelector=a%20in%20(b,c),!d,e>1&limit=2&continue=3/default/a"), "", ""),
+        (
+            "GET",
+            format!("{PODS}?fieldSelector=spec.nodeName!=a&resourceVersion=3&resourceVersionMatch=Exact"),
+            "",
+            "",
+        ),
+        ("POST", CM.into(), "application/json", owned),
+        ("PUT", format!("{CM}/a"), "application/json", owned),
+        ("PATCH", format!("{CM}/a"), "application/json-patch+json", steps),
+        ("PATCH", format!("{CM}/a"), "application/merge-patch+json", &*nested),
+        ("PATCH", format!("{CM}/b?fieldManager=m"), "application/apply-patch+yaml", owned),
+        ("PATCH", format!("{PODS}/p"), "application/strategic-merge-patch+json", containers),
+        ("PATCH", format!("{PODS}/p?fieldManager=m&force=true"), "application/apply-patch+yaml", containers),
+        ("POST", definitions.into(), "application/json", &*definition()),
+        ("POST", foos.into(), "application/json", foo),
+        ("PATCH", format!("{foos}/f?fieldManager=m"), "application/apply-patch+yaml", foo),
+        ("PUT", format!("{deployments}/d/scale"), "application/json", r#"{"spec":{"replicas":3}}"#),
+        (
+            "DELETE",
+            format!("{CM}/a"),
+            "application/json",
+            r#"{"preconditions":{"uid":"x"},"propagationPolicy":"Orphan"}"#,
+        ),
+        ("DELETE", format!("{foos}?propagationPolicy=Foreground"), "", ""),
+    ];
+    let mut dice = Dice(7);
+    for _ in 0..150 {
+        for (method, path, media, body) in &requests {
+            let path = dice.spoil(path, b"/%?&=,!()a0-.");
+            let body = dice.spoil(body, b"{}[]\",:\\0a$-.\xff");
+            let media = format!("Content-Type: {media}\r\n");
+            let path = if path.starts_with('/') { path } else { format!("/{path}") };
+            let answer = send(&server, method, &path, &media, &body);
+            assert!((200..=599).contains(&answer.code), "{method} {path} {body}");
+        }
+    }
+    get(&server, "/api/v1/namespaces/default").expect(200);
+}
+
+fn definition() -> String {
+    crate::custom::definition().to_string()
+}

@@ -60,9 +60,42 @@ fn a_definition_makes_its_resource_and_its_end_takes_it_away() {
     assert_eq!(watch.line(), None);
     assert_eq!(get(&server, FOOS).code, 404);
     assert_eq!(get(&server, &format!("{CRDS}/foos.example.com")).code, 404);
+    let mut taken = definition();
+    taken["metadata"]["name"] = "deployments.apps".into();
+    taken["spec"]["group"] = "apps".into();
+    taken["spec"]["names"]["plural"] = "deployments".into();
+    assert_eq!(post(&server, CRDS, taken).code, 422);
     let mut bad = definition();
     bad["metadata"]["name"] = "bars.example.com".into();
     assert_eq!(post(&server, CRDS, bad).expect(422)["details"]["causes"][0]["field"], "metadata.name");
+}
+
+#[test]
+fn a_version_that_is_no_longer_served_keeps_its_objects() {
+    let server = ApiServer::start().unwrap();
+    post(&server, CRDS, definition()).expect(201);
+    post(&server, FOOS, foo("f", json!({"size": 1}))).expect(201);
+    let path = format!("{CRDS}/foos.example.com");
+    let serve = |served: bool| json!([{"op": "replace", "path": "/spec/versions/0/served", "value": served}]);
+    patch(&server, &path, "json-patch", serve(false)).expect(200);
+    assert_eq!(get(&server, FOOS).code, 404);
+    patch(&server, &path, "json-patch", serve(true)).expect(200);
+    assert_eq!(names(&get(&server, FOOS).expect(200)), ["f"]);
+}
+
+#[test]
+fn a_second_version_shows_the_same_objects() {
+    let server = ApiServer::start().unwrap();
+    let mut two = definition();
+    let mut beta = two["spec"]["versions"][0].clone();
+    (beta["name"], beta["storage"]) = ("v1beta1".into(), false.into());
+    two["spec"]["versions"].as_array_mut().unwrap().push(beta);
+    post(&server, CRDS, two).expect(201);
+    post(&server, FOOS, foo("f", json!({"size": 1}))).expect(201);
+    let other = get(&server, &format!("{}/f", FOOS.replace("v1", "v1beta1"))).expect(200);
+    assert_eq!(other["apiVersion"], "example.com/v1beta1");
+    let group = get(&server, "/apis/example.com").expect(200);
+    assert_eq!(group["preferredVersion"]["version"], "v1");
 }
 
 #[test]

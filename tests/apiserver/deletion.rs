@@ -33,6 +33,16 @@ fn a_delete_answers_a_status() {
 }
 
 #[test]
+fn a_delete_of_a_pod_answers_the_pod() {
+    let server = ApiServer::start().unwrap();
+    post(&server, PODS, json!({"metadata": {"name": "p"}})).expect(201);
+    let deleted = delete(&server, &format!("{PODS}/p")).expect(200);
+    assert_eq!(deleted["kind"], "Pod");
+    assert!(deleted["metadata"]["deletionTimestamp"].is_string());
+    assert_eq!(get(&server, &format!("{PODS}/p")).code, 404);
+}
+
+#[test]
 fn finalizers_hold_an_object_until_the_last_is_gone() {
     let server = ApiServer::start().unwrap();
     post(&server, CM, json!({"metadata": {"name": "f", "finalizers": ["example.com/hold"]}})).expect(201);
@@ -68,6 +78,11 @@ fn dependents_follow_their_last_owner() {
     assert_eq!(all(&server), "");
     post(&server, CM, owned("orphan", &owner, false)).expect(201);
     assert_eq!(all(&server), "");
+    create_all(&server, &["later"]);
+    let refs =
+        json!({"metadata": {"ownerReferences": owned("", &owner, false)["metadata"]["ownerReferences"]}});
+    patch(&server, &format!("{CM}/later"), "merge-patch", refs).expect(200);
+    assert_eq!(all(&server), "");
 }
 
 #[test]
@@ -88,7 +103,9 @@ fn foreground_waits_for_dependents_and_orphan_leaves_them() {
     post(&server, CM, owned("child", &owner, true)).expect(201);
     let options =
         json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Orphan"}).to_string();
-    send(&server, "DELETE", &format!("{CM}/owner"), "", &options);
+    let leaving = send(&server, "DELETE", &format!("{CM}/owner"), "", &options).expect(200);
+    assert_eq!(leaving["metadata"]["finalizers"], json!(["orphan"]));
+    assert_eq!(all(&server), "child");
     let child = get(&server, &format!("{CM}/child")).expect(200);
     assert!(child["metadata"].get("ownerReferences").is_none());
 }
@@ -103,7 +120,8 @@ fn a_namespace_takes_its_contents_along() {
     let ending = delete(&server, "/api/v1/namespaces/team").expect(200);
     assert_eq!(ending["status"]["phase"], "Terminating");
     assert_eq!(names(&get(&server, inside).json()), ["b"]);
-    assert_eq!(post(&server, inside, json!({"metadata": {"name": "c"}})).expect(403)["reason"], "Forbidden");
+    let refused = post(&server, inside, json!({"metadata": {"name": "c"}})).expect(403);
+    assert_eq!(refused["details"]["causes"][0]["reason"], "NamespaceTerminating");
     patch(&server, &format!("{inside}/b"), "merge-patch", json!({"metadata": {"finalizers": []}}))
         .expect(200);
     assert_eq!(get(&server, "/api/v1/namespaces/team").code, 404);

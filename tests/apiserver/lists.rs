@@ -115,6 +115,7 @@ fn versions_of_lists() {
     assert_eq!(list("resourceVersion=1&resourceVersionMatch=Older".into()).code, 422);
     assert_eq!(list("sendInitialEvents=true".into()).code, 422);
     assert_eq!(list("limit=x".into()).code, 400);
+    assert_eq!(list("resourceVersion=x".into()).code, 400);
 }
 
 #[test]

@@ -94,7 +94,8 @@ fn a_list_is_streamed() {
         422,
         r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan","reason":"Invalid","details":{"group":"meta.k8s.io","kind":"ListOptions","causes":[{"reason":"FieldValueForbidden","message":"Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan","field":"resourceVersionMatch"}]},"code":422}"#,
     );
-    assert_eq!(get(&server, &format!("{query}&resourceVersion=999999")).code, 504);
+    let future = get(&server, &format!("{query}&resourceVersion=999999")).expect(200);
+    assert_eq!((&future["type"], &future["object"]["code"]), (&json!("ERROR"), &json!(504)));
 }
 
 #[test]

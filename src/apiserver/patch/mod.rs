@@ -11,7 +11,7 @@ use super::answer::{Failure, Outcome, Response};
 use super::fields::Operation;
 use super::http::Request;
 use super::routes::Call;
-use super::tree::{depth, seconds_of};
+use super::tree::depth;
 use super::view::View;
 use super::write::{Options, strip_type, update};
 
@@ -38,7 +38,7 @@ pub(super) fn patch(call: &Call<'_>, request: &Request) -> Outcome<Response> {
         let patched = patched(call, media, &old.body, patch)?;
         (200, update(&mut state, call, &options, &old, patched, Operation::Update)?)
     };
-    let now = seconds_of(&state.now()).unwrap_or(0);
+    let now = call.server.seconds();
     drop(state);
     Ok(Response::json(code, view.object(&call.kind, &object, now)))
 }
@@ -52,13 +52,10 @@ pub(super) fn patch_tree(request: &Request, value: &Value) -> Outcome<Value> {
 
 fn media_of(custom: bool, request: &Request) -> Outcome<&'static str> {
     let media = request.content_type.split(';').next().unwrap_or_default().trim();
-    let known: &[&'static str] =
-        if custom { &[JSON, MERGE, APPLY] } else { &[JSON, MERGE, STRATEGIC, APPLY] };
-    known
-        .iter()
-        .find(|known| **known == media)
-        .copied()
-        .ok_or_else(|| Failure::unsupported_media(&known.join(", ")))
+    match [JSON, MERGE, STRATEGIC, APPLY].into_iter().find(|known| *known == media) {
+        Some(STRATEGIC) if custom => Err(Failure::unsupported_media(&[JSON, MERGE, APPLY].join(", "))),
+        known => known.ok_or_else(Failure::unsupported_patch),
+    }
 }
 
 fn body_of(media: &str, request: &Request) -> Outcome<Value> {
