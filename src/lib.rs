@@ -20,7 +20,8 @@ mod stop;
 #[cfg(feature = "apiserver")]
 pub use apiserver::ApiServer;
 pub use cache::{
-    Deleted, Handler, HandlerOptions, Handlers, Informer, InformerFactory, ListMode, Lister, Registration, enqueue,
+    Deleted, Handler, HandlerOptions, Handlers, Informer, InformerFactory, ListMode, Lister, Registration,
+    enqueue,
 };
 pub use client::{
     Api, Client, DeleteParams, Deletion, ListParams, Patch, PatchParams, PostParams, Watch, WatchParams,
@@ -32,9 +33,9 @@ pub use config::KubeconfigOptions;
 pub use controller::{Controller, Request};
 pub use error::{Error, OptionalExt, Result, Unfit};
 pub use object::{
-    ApiResource, FieldSelector, IntOrString, LabelSelector, List, ListMeta, Map, MicroTime, Object, ObjectKey,
-    ObjectMeta, OwnerReference, Quantity, Resource, Scope, Selector, StaticResource, Status, Text, Time, Whole,
-    nullable,
+    ApiResource, FieldSelector, IntOrString, LabelSelector, List, ListMeta, Map, MicroTime, Object,
+    ObjectKey, ObjectMeta, OwnerReference, Quantity, Resource, Scope, Selector, StaticResource, Status, Text,
+    Time, Whole, nullable,
 };
 pub use stop::{OnStop, Stop};
 pub use wire::{Bookmark, WatchEvent};
