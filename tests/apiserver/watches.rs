@@ -205,3 +205,34 @@ fn history_has_the_length_that_was_asked_for() {
     let mut kept = Watch::open(&server, &format!("{CM}?watch=1&resourceVersion={}", old + 1));
     assert_eq!((kept.next(), kept.next()), ("ADDED b".into(), "ADDED c".into()));
 }
+
+#[test]
+fn every_change_is_told_once_and_in_order() {
+    let server = ApiServer::start().unwrap();
+    let from = server.resource_version();
+    let mut early = Watch::open(&server, &format!("{CM}?watch=1&resourceVersion={from}"));
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let server = &server;
+            scope.spawn(move || {
+                for n in 0..20 {
+                    let name = format!("w{writer}-{n}");
+                    post(server, CM, config_map(&name, json!({}))).expect(201);
+                    patch(server, &format!("{CM}/{name}"), "merge-patch", json!({"data": {"a": "2"}}))
+                        .expect(200);
+                    if n % 2 == 0 {
+                        delete(server, &format!("{CM}/{name}")).expect(200);
+                    }
+                }
+            });
+        }
+    });
+    let last = server.resource_version();
+    assert_eq!(last, from + 4 * (20 + 20 + 10));
+    let mut late = Watch::open(&server, &format!("{CM}?watch=1&resourceVersion={from}"));
+    for watch in [&mut early, &mut late] {
+        for version in from + 1..=last {
+            assert_eq!(watch.event()["object"]["metadata"]["resourceVersion"], version.to_string());
+        }
+    }
+}
