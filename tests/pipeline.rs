@@ -15,7 +15,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, unbounded};
 use listwatch::types::{ConfigMap, Deployment};
 use listwatch::{
-    Action, Api, ApiResource, ApiServer, Client, Controller, DeleteParams, Error, Handlers, Informer,
+    Action, Api, ApiResource, ApiServer, Client, Clock, Controller, DeleteParams, Error, Handlers, Informer,
     InformerFactory, ListMode, ListParams, Map, Object, ObjectKey, ObjectMeta, Patch, PatchParams,
     PostParams, Request, Resource, Scope, Selector, StaticResource, Stop, resource,
 };
@@ -121,7 +121,8 @@ fn what_was_missed_is_found_and_unchanged_objects_are_kept() {
         }
         let (stop, told) = (Stop::new(), Told::default());
         let source = Gate::new(Api::<ConfigMap>::default_namespaced(&client));
-        let informer = Informer::builder(source.clone()).mode(mode).build().unwrap();
+        let clock = Clock::manual();
+        let informer = Informer::builder(source.clone()).mode(mode).clock(clock.clone()).build().unwrap();
         let (handler, seen) = told.handler();
         informer.add_handler(handler).unwrap();
         informer.start(&stop).unwrap();
@@ -130,6 +131,7 @@ fn what_was_missed_is_found_and_unchanged_objects_are_kept() {
 
         // Cut off, and more happens than the server remembers.
         source.cut();
+        clock.wait_for_timers(1);
         let patch = json!({"metadata": {"annotations": {"value": "second"}}});
         maps.patch("changed", &PatchParams::default(), &Patch::Merge(patch)).unwrap();
         maps.delete("deleted", &DeleteParams::default()).unwrap();
@@ -137,6 +139,7 @@ fn what_was_missed_is_found_and_unchanged_objects_are_kept() {
             maps.create(&PostParams::default(), &config_map(&format!("new-{n}"), "")).unwrap();
         }
         source.mend();
+        clock.advance(Duration::from_secs(60));
 
         let last = maps.get("new-4").unwrap();
         while seen.recv_timeout(SOON).unwrap() != last.resource_version() {}
@@ -186,10 +189,11 @@ impl listwatch::cache::ListWatch<ConfigMap> for Gate {
     fn watch(
         &self,
         params: &listwatch::WatchParams,
-        _: &Stop,
+        stop: &Stop,
     ) -> listwatch::Result<listwatch::cache::Events<ConfigMap>> {
         let open = self.open.1.wait_while(self.open.0.lock().unwrap(), |open| !*open).unwrap();
-        let cut = self.cut.lock().unwrap().clone();
+        let cut = stop.child();
+        *self.cut.lock().unwrap() = cut.clone();
         drop(open);
         Ok(Box::new(self.api.watch(params, &cut)?))
     }
