@@ -20,7 +20,7 @@ pub use client::{
     Api, Client, DeleteParams, Deletion, ListParams, Patch, PatchParams, PostParams, WatchParams,
 };
 pub use clock::{Clock, Timer};
-pub use config::Config;
+pub use config::{Config, Credentials};
 #[cfg(feature = "kubeconfig")]
 pub use config::KubeconfigOptions;
 pub use controller::{Controller, Request};

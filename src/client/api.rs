@@ -339,7 +339,7 @@ impl<K: Resource> Api<K> {
         }
     }
 
-    /// Says what was being done, unless the server's own words do.
+    /// Says what was being done.
     pub(super) fn explain(&self, verb: &str, e: Error) -> Error {
         match &self.collection.namespace {
             Some(namespace) => e.context(format!("{verb} {} in {namespace:?}", self.resource())),

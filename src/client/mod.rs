@@ -134,8 +134,11 @@ impl Client {
 
     /// Opens a watch, on a connection of its own.
     pub(crate) fn open_watch(&self, request: &Request, silence: Duration, stop: &Stop) -> Result<Response> {
-        let limits = Limits::Stream { head: self.timeout.min(silence), silence };
-        self.http.open_watch(request, limits, stop).and_then(accept)
+        let head = self.timeout.min(silence);
+        let answer = self.http.open_watch(request, Limits::Stream { head, silence }, stop)?;
+        // A refusal has no right to a watch's silence. `Watch` sets its own.
+        answer.body.set_silence(Some(head));
+        accept(answer)
     }
 
     pub(crate) fn stop(&self) -> &Stop {
@@ -153,7 +156,10 @@ fn accept(mut answer: Response) -> Result<Response> {
             Err(Status::from_code(code, &format!("redirects to {to}, which is not followed")).into())
         }
         _ => {
-            let body = answer.body.read_to_end(LARGEST_REFUSAL).unwrap_or_default();
+            let body = match answer.body.read_to_end(LARGEST_REFUSAL) {
+                Err(e) if e.is_stopped() => return Err(e),
+                body => body.unwrap_or_default(),
+            };
             let mut status = Status::from_body(code, &body);
             if status.details.retry_after_seconds == 0 {
                 let header = answer.header("retry-after").and_then(|seconds| seconds.trim().parse().ok());

@@ -69,6 +69,11 @@ impl Call {
         }
     }
 
+    /// The socket serves another call now.
+    pub(super) fn detach(&self) {
+        *self.socket.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     pub(super) fn set_silence(&self, limit: Option<Duration>) {
         *self.silence.lock().unwrap_or_else(PoisonError::into_inner) = limit;
     }

@@ -243,8 +243,9 @@ impl Transport for Connection {
     }
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
-        // A pooled connection now serves another call.
-        if let Some(call) = Call::current() {
+        // A pooled connection now serves another call. The one before may still be known to its own stop.
+        if let Some(call) = Call::current().filter(|call| !Arc::ptr_eq(call, &self.call)) {
+            self.call.detach();
             call.attach(&self.wire.socket);
             self.call = call;
         }

@@ -5,6 +5,7 @@
 
 mod call;
 mod connector;
+mod headers;
 #[cfg(feature = "tls")]
 mod tls;
 #[cfg(not(feature = "tls"))]
@@ -30,6 +31,8 @@ use crate::stop::Stop;
 const IDLE_CONNECTIONS: usize = 16;
 /// Below what load balancers and the API server allow an idle connection.
 const IDLE_TIME: Duration = Duration::from_secs(60);
+/// How much of a refusal is read so that its connection can be used again.
+const REFUSAL: usize = 64 << 10;
 /// Bytes of buffer that a connection has for what it reads and for what it writes.
 const BUFFERS: [usize; 2] = [16 << 10, 8 << 10];
 
@@ -68,6 +71,8 @@ pub(crate) enum Limits {
 /// Speaks to one API server.
 pub(crate) struct Http {
     config: Config,
+    /// What every request says beside its own headers and the credentials.
+    headers: Vec<(http::HeaderName, http::HeaderValue)>,
     /// Keeps connections for the next call.
     calls: ureq::Agent,
     /// A connection of its own for each watch: one that stood idle may be dead without knowing.
@@ -76,6 +81,11 @@ pub(crate) struct Http {
 
 impl Http {
     pub(crate) fn new(config: Config) -> Result<Self> {
+        // To go around a proxy would be worse than not to go at all.
+        if config.proxy_url().is_some() {
+            return Err(Error::config("a proxy to the API server (proxy-url) is not supported"));
+        }
+        let headers = headers::common(&config)?;
         let tls = if config.server().starts_with("https:") { Tls::new(config.tls())? } else { Tls::none() };
         let agent = |idle: usize| {
             let settings = ureq::Agent::config_builder()
@@ -94,7 +104,7 @@ impl Http {
             ureq::Agent::with_parts(settings, TcpConnector { tls: tls.share(), clock, timeout }, NoResolver)
         };
         let (calls, watches) = (agent(IDLE_CONNECTIONS), agent(0));
-        Ok(Self { config, calls, watches })
+        Ok(Self { config, headers, calls, watches })
     }
 
     pub(crate) fn config(&self) -> &Config {
@@ -127,8 +137,9 @@ impl Http {
 
     fn authorized(&self, answer: Result<Response>, again: impl FnOnce() -> Result<Response>) -> Result<Response> {
         match answer {
-            Ok(answer) if answer.code() == 401 && self.config.credentials().refresh() => {
-                // Its body is of no use, but the connection is.
+            Ok(mut answer) if answer.code() == 401 && self.config.credentials().refresh() => {
+                // Its body is of no use, but the connection is, once the body is read.
+                let _ = answer.body.read_to_end(REFUSAL);
                 drop(answer);
                 debug!(target: "listwatch::http", "unauthorized: the credentials are read anew");
                 again()
@@ -161,10 +172,13 @@ impl Http {
             .method(request.method.http())
             .uri(format!("{}{}", self.config.server(), request.path))
             .header(http::header::ACCEPT, request.accept);
+        for (name, value) in &self.headers {
+            builder = builder.header(name, value);
+        }
         if !request.body.is_empty() {
             builder = builder.header(http::header::CONTENT_TYPE, request.content_type);
         }
-        if std::ptr::eq(agent, &self.watches) {
+        if std::ptr::eq(agent, &self.watches) && self.config.compression() {
             builder = builder.header(http::header::ACCEPT_ENCODING, "identity");
         }
         if let Some(value) = self.config.credentials().authorization(self.config.clock())? {
