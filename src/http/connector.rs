@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{bounded, select};
 use log::debug;
+use memchr::memchr;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use ureq::config::Config as UreqConfig;
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
@@ -20,6 +21,7 @@ use ureq::unversioned::transport::{
 use super::call::Call;
 use super::tls::{Session, Tls};
 use crate::clock::Clock;
+use crate::config::Secret;
 use crate::error::{Error, Kind};
 use crate::stop::Stop;
 
@@ -204,6 +206,13 @@ impl Wire {
     }
 }
 
+/// The head of a request with the credential behind its first line. ureq logs each byte of the head that it wrote, so
+/// it does not get to know it.
+fn authorized(head: &[u8], credential: &Secret) -> Option<Vec<u8>> {
+    let (line, rest) = head.split_at(memchr(b'\n', head)? + 1);
+    Some([line, b"authorization: ", credential.expose().as_bytes(), b"\r\n", rest].concat())
+}
+
 /// A socket whose time is over says "would block".
 fn timed_out(e: io::Error) -> io::Error {
     if e.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { e }
@@ -252,6 +261,14 @@ impl Transport for Connection {
         let timeout = timeout.for_write();
         self.wire.limit(Side::Write, timeout.not_zero().map(|d| *d))?;
         let output = &self.buffers.output()[..amount];
+        let head;
+        let output = match self.call.take_authorization() {
+            Some(credential) => {
+                head = authorized(output, &credential).ok_or(ureq::Error::ConnectionFailed)?;
+                &head
+            }
+            None => output,
+        };
         let written = match &mut self.tls {
             Some(session) => session.write_all(&mut self.wire, output),
             None => self.wire.write_all(output),

@@ -23,7 +23,7 @@ use ureq::http;
 use self::call::{Call, Running};
 use self::connector::{NoResolver, TcpConnector};
 use self::tls::Tls;
-use crate::config::Config;
+use crate::config::{Config, Secret};
 use crate::error::{Error, Kind, Result};
 use crate::stop::Stop;
 
@@ -35,6 +35,8 @@ const IDLE_TIME: Duration = Duration::from_secs(60);
 const REFUSAL: usize = 64 << 10;
 /// Bytes of buffer that a connection has for what it reads and for what it writes.
 const BUFFERS: [usize; 2] = [16 << 10, 8 << 10];
+/// ureq must write the first line of a request into the buffer in one piece.
+const LONGEST_URI: usize = BUFFERS[1] - 64;
 
 /// A request, without what belongs to the connection: server, credentials, `User-Agent`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,7 +155,8 @@ impl Http {
             return Err(Error::stopped());
         }
         let sent = self.prepare(agent, request, limits)?;
-        let running = Running::new(stop);
+        let authorization = self.config.credentials().authorization(self.config.clock())?;
+        let running = Running::new(stop, authorization.map(Secret::new));
         let answer = running.enter(|| match sent {
             Prepared::Bare(request) => agent.run(request),
             Prepared::WithBody(request) => agent.run(request),
@@ -168,9 +171,14 @@ impl Http {
     }
 
     fn prepare(&self, agent: &ureq::Agent, request: &Request, limits: Limits) -> Result<Prepared> {
+        let uri = format!("{}{}", self.config.server(), request.path);
+        if uri.len() > LONGEST_URI {
+            let length = uri.len();
+            return Err(Error::new(Kind::Limit, format!("an address of {length} bytes, {LONGEST_URI} at most")));
+        }
         let mut builder = http::Request::builder()
             .method(request.method.http())
-            .uri(format!("{}{}", self.config.server(), request.path))
+            .uri(uri)
             .header(http::header::ACCEPT, request.accept);
         for (name, value) in &self.headers {
             builder = builder.header(name, value);
@@ -181,14 +189,10 @@ impl Http {
         if std::ptr::eq(agent, &self.watches) && self.config.compression() {
             builder = builder.header(http::header::ACCEPT_ENCODING, "identity");
         }
-        if let Some(value) = self.config.credentials().authorization(self.config.clock())? {
-            let mut value = http::HeaderValue::from_bytes(value.as_bytes())
-                .map_err(|_| Error::config("the credential has characters that no HTTP header can carry"))?;
-            value.set_sensitive(true);
-            builder = builder.header(http::header::AUTHORIZATION, value);
-        }
         let bad = |e| Error::invalid(format!("cannot ask for {}", request.path)).with_source(e);
-        Ok(if request.body.is_empty() {
+        // A change without a body has one of no length, or ureq would send it in no chunks.
+        let bare = request.body.is_empty() && matches!(request.method, Method::Get | Method::Delete);
+        Ok(if bare {
             Prepared::Bare(limits.set(agent, builder.body(()).map_err(bad)?))
         } else {
             Prepared::WithBody(limits.set(agent, builder.body(request.body.clone()).map_err(bad)?))

@@ -34,7 +34,7 @@ fn a_status_is_read_compact_or_pretty() {
         let error = refused(403, "Content-Type: application/json\r\n", body);
         assert!(error.is_forbidden() && !error.is_not_found(), "{error}");
         assert_eq!(error.status().unwrap().details.name, "a");
-        assert_eq!(error.to_string(), r#"get configmaps ns/a: configmaps "a" is forbidden"#);
+        assert_eq!(error.to_string(), r#"get configmaps ns/a: configmaps "a" is forbidden (403 Forbidden)"#);
     }
 }
 

@@ -139,7 +139,7 @@ fn a_watch_is_refused_in_time_though_its_silence_may_be_long() {
 #[test]
 fn a_request_that_the_server_does_not_read_ends_at_its_limit() {
     let (done, over) = bounded::<()>(0);
-    let server = Server::start(move |_connection| drop(over.recv()));
+    let server = Server::start(move |_connection| assert!(over.recv().is_err()));
     let api = config_maps(&client_with_timeout(&server, SHORT));
     let mut object = listwatch::types::ConfigMap::default();
     object.data = [("k".to_owned(), "x".repeat(32 << 20))].into_iter().collect();

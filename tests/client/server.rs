@@ -165,6 +165,7 @@ impl Server {
         let accept = move || {
             for tcp in listener.incoming() {
                 let (tcp, index) = (tcp.unwrap(), count.fetch_add(1, Ordering::SeqCst));
+                tcp.set_nodelay(true).unwrap();
                 let (both, seen) = (both.clone(), sender.clone());
                 let run = move || {
                     if let Some(stream) = both.0(tcp.try_clone().unwrap()) {

@@ -107,7 +107,7 @@ fn a_key_on_a_curve_that_is_not_known_is_an_error_of_configuration() {
 
 #[test]
 fn a_certificate_and_a_key_that_do_not_belong_together_are_an_error_of_configuration() {
-    for (certificate, key) in [("ec-sec1.pem", "ec-pkcs8.key.pem"), ("ec-sec1.pem", "rsa-pkcs1.key.pem")] {
+    for (certificate, key) in [("server.pem", "ec-pkcs8.key.pem"), ("ec-sec1.pem", "rsa-pkcs1.key.pem")] {
         let pair = ClientCertificate { certificate: pem(certificate), key: pem(key) };
         let tls = TlsOptions { client_certificate: Some(pair), ..trusting("ca.pem") };
         let error = get("https://127.0.0.1:1", tls).unwrap_err();
@@ -279,10 +279,13 @@ fn no_secret_is_ever_shown() {
     let sent: Vec<_> = server.seen.try_iter().map(|seen| seen.header("authorization").to_owned()).collect();
     assert!(sent.contains(&format!("Bearer {token}")), "{sent:?}");
     shown += &LOG.0.lock().unwrap();
-    assert!(shown.contains("listwatch::http") && shown.contains("TRACE") && shown.contains("authorization"), "{shown}");
+    assert!(shown.contains("listwatch::http") && shown.contains("TRACE") && shown.contains("ureq::run"), "{shown}");
     let key = String::from_utf8(text("rsa-pkcs8.key.pem")).unwrap();
+    // Some logs are dumps of bytes, with 16 of them in a row as text.
+    let shown: String = shown.lines().map(|line| line.rsplit(' ').next().unwrap_or(line)).collect::<String>() + &shown;
     let secrets = sent.iter().filter_map(|header| header.split_once(' ')).map(|(_, secret)| secret);
     for secret in secrets.chain([token, key.lines().nth(5).unwrap()]) {
-        assert!(!shown.contains(secret), "{secret} is shown");
+        let at = shown.find(secret).map(|at| shown.get(at.saturating_sub(200)..at + 200));
+        assert_eq!(at, None, "{secret} is shown");
     }
 }

@@ -249,6 +249,23 @@ fn any_request_can_be_sent() {
 }
 
 #[test]
+fn a_token_may_be_long_and_a_query_that_is_too_long_is_told_so() {
+    let server = server();
+    let token = "t".repeat(20_000);
+    let config = config(&server.url()).with_credentials(Credentials::token(&token).unwrap());
+    let api = config_maps(&Client::new(config).unwrap());
+    let list = |length| api.list(&ListParams::default().labels("x".repeat(length)));
+    list(8_000).unwrap();
+    assert_eq!(server.next().headers("authorization"), [format!("Bearer {token}")]);
+    let error = list(8_192).unwrap_err();
+    assert!(error.is_limit() && error.to_string().contains("address"), "{error}");
+    // In between lies the limit, and nothing else.
+    for length in 8_001..8_192 {
+        assert!(list(length).is_ok_and(|list| list.items.is_empty()) || list(length).unwrap_err().is_limit());
+    }
+}
+
+#[test]
 fn a_client_says_as_whom_it_acts() {
     let server = server();
     let whom = Impersonate {
