@@ -20,9 +20,9 @@ pub use client::{
     Api, Client, DeleteParams, Deletion, ListParams, Patch, PatchParams, PostParams, WatchParams,
 };
 pub use clock::{Clock, Timer};
-pub use config::{Config, Credentials};
 #[cfg(feature = "kubeconfig")]
 pub use config::KubeconfigOptions;
+pub use config::{Config, Credentials};
 pub use controller::{Controller, Request};
 pub use error::{Error, OptionalExt, Result, Unfit};
 pub use object::{

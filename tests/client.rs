@@ -8,6 +8,9 @@
 //! - `stop`: a stop ends whatever blocks
 //! - `tls`: certificates, keys and names, and that no secret is logged
 
+// Clippy lets tests off, but not what they call.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 #[path = "client/answers.rs"]
 mod answers;
 #[path = "client/limits.rs"]

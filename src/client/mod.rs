@@ -135,10 +135,7 @@ impl Client {
     /// Opens a watch, on a connection of its own.
     pub(crate) fn open_watch(&self, request: &Request, silence: Duration, stop: &Stop) -> Result<Response> {
         let head = self.timeout.min(silence);
-        let answer = self.http.open_watch(request, Limits::Stream { head, silence }, stop)?;
-        // A refusal has no right to a watch's silence. `Watch` sets its own.
-        answer.body.set_silence(Some(head));
-        accept(answer)
+        self.http.open_watch(request, Limits::Stream { head, silence }, stop).and_then(accept)
     }
 
     pub(crate) fn stop(&self) -> &Stop {

@@ -154,6 +154,10 @@ impl Collection {
         }
 
         let json = to_json(object)?;
+        // serde would read a list as a struct, too.
+        if !json.starts_with(b"{") {
+            return Err(Error::invalid("what is sent is no JSON object"));
+        }
         match serde_json::from_slice::<TypeMeta>(&json) {
             Ok(TypeMeta { kind: Some(_) }) => Ok(json),
             Ok(TypeMeta { kind: None }) => {

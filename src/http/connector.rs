@@ -322,3 +322,36 @@ impl fmt::Debug for Connection {
         f.debug_struct("Connection").field("tls", &self.tls.is_some()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::call::Running;
+    use super::*;
+
+    /// A stop may come between the moment the socket is known to it and the connect.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_socket_that_was_shut_down_does_not_connect() {
+        let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        listener.listen(0).unwrap();
+        let address = listener.local_addr().unwrap().as_socket().unwrap();
+        let stop = Stop::new();
+        stop.stop();
+        let running = Running::new(&stop, None);
+        let limit = Duration::from_secs(120);
+        // The first connects in any case, or not; the queue is full for the others.
+        for _ in 0..4 {
+            let at = Clock::system().now();
+            let _ = dial(address, limit, &running.call);
+            assert!(Clock::system().now() - at < limit / 2);
+        }
+    }
+
+    #[test]
+    fn the_credential_goes_behind_the_first_line() {
+        let head = authorized(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n", &Secret::new("Bearer t")).unwrap();
+        assert_eq!(head, b"GET / HTTP/1.1\r\nauthorization: Bearer t\r\nhost: x\r\n\r\n");
+        assert_eq!(authorized(b"GET /", &Secret::new("Bearer t")), None);
+    }
+}

@@ -137,7 +137,11 @@ impl Http {
         self.authorized(answer, || self.send_once(&self.watches, request, limits, stop))
     }
 
-    fn authorized(&self, answer: Result<Response>, again: impl FnOnce() -> Result<Response>) -> Result<Response> {
+    fn authorized(
+        &self,
+        answer: Result<Response>,
+        again: impl FnOnce() -> Result<Response>,
+    ) -> Result<Response> {
         match answer {
             Ok(mut answer) if answer.code() == 401 && self.config.credentials().refresh() => {
                 // Its body is of no use, but the connection is, once the body is read.
@@ -150,7 +154,13 @@ impl Http {
         }
     }
 
-    fn send_once(&self, agent: &ureq::Agent, request: &Request, limits: Limits, stop: &Stop) -> Result<Response> {
+    fn send_once(
+        &self,
+        agent: &ureq::Agent,
+        request: &Request,
+        limits: Limits,
+        stop: &Stop,
+    ) -> Result<Response> {
         if stop.is_stopped() {
             return Err(Error::stopped());
         }
@@ -164,6 +174,10 @@ impl Http {
         match answer {
             Ok(answer) => {
                 let (head, body) = answer.into_parts();
+                if let (Limits::Stream { head: limit, .. }, false) = (limits, head.status.is_success()) {
+                    // A refusal is no stream, and has no right to its silence.
+                    running.call.set_silence(Some(limit));
+                }
                 Ok(Response { head, body: Body { reader: Box::new(body.into_reader()), running } })
             }
             Err(e) => Err(translate(e, &running.call)),
@@ -174,7 +188,10 @@ impl Http {
         let uri = format!("{}{}", self.config.server(), request.path);
         if uri.len() > LONGEST_URI {
             let length = uri.len();
-            return Err(Error::new(Kind::Limit, format!("an address of {length} bytes, {LONGEST_URI} at most")));
+            return Err(Error::new(
+                Kind::Limit,
+                format!("an address of {length} bytes, {LONGEST_URI} at most"),
+            ));
         }
         let mut builder = http::Request::builder()
             .method(request.method.http())

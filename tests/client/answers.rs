@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use listwatch::client::{Method, Request};
 use listwatch::types::ConfigMap;
 use listwatch::{
-    Api, Client, Credentials, DeleteParams, Deletion, Error, ListParams, PostParams, Stop, WatchEvent, WatchParams,
+    Api, Client, Credentials, DeleteParams, Deletion, Error, ListParams, PostParams, Stop, WatchEvent,
+    WatchParams,
 };
 
 use super::server::{Connection, Server, hang_up};
@@ -88,9 +89,13 @@ fn an_answer_that_is_cut_off_is_a_broken_connection() {
         connection.stream();
         let object = config_map("a");
         match &*seen.line {
-            line if line.contains("watch") => connection.chunk(event("ADDED", &object).repeat(2) + &object[..20]),
+            line if line.contains("watch") => {
+                connection.chunk(event("ADDED", &object).repeat(2) + &object[..20])
+            }
             line if line.contains('?') => {
-                connection.chunk(format!(r#"{{"kind":"ConfigMapList","apiVersion":"v1","metadata":{{}},"items":[{object},"#));
+                connection.chunk(format!(
+                    r#"{{"kind":"ConfigMapList","apiVersion":"v1","metadata":{{}},"items":[{object},"#
+                ));
             }
             _ => connection.chunk(&object),
         }
@@ -199,7 +204,11 @@ fn a_compressed_list_is_read_and_its_connection_used_again() {
     let (count, list) = long_list();
     let server = Server::start(move |connection| {
         connection.serve(|connection: &mut Connection, _| {
-            connection.answer(200, "Content-Encoding: gzip\r\nContent-Type: application/json\r\n", gzip(&list));
+            connection.answer(
+                200,
+                "Content-Encoding: gzip\r\nContent-Type: application/json\r\n",
+                gzip(&list),
+            );
         });
     });
     let api = config_maps(&client(&server.url()));
@@ -228,10 +237,10 @@ fn a_watch_that_is_compressed_all_the_same_is_read() {
 }
 
 /// A file of this process, gone with it.
-struct TokenFile(PathBuf);
+pub(crate) struct TokenFile(PathBuf);
 
 impl TokenFile {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let file = Self(std::env::temp_dir().join(format!("listwatch-{}-{name}", std::process::id())));
         file.write("old");
         file
@@ -241,8 +250,12 @@ impl TokenFile {
         std::fs::write(&self.0, token).unwrap();
     }
 
+    pub(crate) fn credentials(&self) -> Credentials {
+        Credentials::token_file(&self.0)
+    }
+
     fn client(&self, server: &Server) -> Client {
-        Client::new(config(&server.url()).with_credentials(Credentials::token_file(&self.0))).unwrap()
+        Client::new(config(&server.url()).with_credentials(self.credentials())).unwrap()
     }
 }
 
@@ -260,7 +273,9 @@ fn picky(connection: Connection) {
             connection.last_chunk();
         }
         "Bearer new" => connection.json(200, config_map("a")),
-        _ => connection.json(401, r#"{"kind":"Status","status":"Failure","reason":"Unauthorized","code":401}"#),
+        _ => {
+            connection.json(401, r#"{"kind":"Status","status":"Failure","reason":"Unauthorized","code":401}"#)
+        }
     });
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, bounded};
 use listwatch::{Client, ListParams, Stop, WatchEvent, WatchParams};
 
+use super::answers::TokenFile;
 use super::server::{Server, hanging, refusing};
 use super::{LONG, client, config, config_map, config_maps, event};
 
@@ -126,14 +127,19 @@ fn a_watch_outlives_the_limits_of_calls_and_its_own_silence_as_long_as_bytes_com
 
 #[test]
 fn a_watch_is_refused_in_time_though_its_silence_may_be_long() {
-    let server = Server::start(|mut c| {
-        c.request();
-        c.send("HTTP/1.1 503 Busy\r\nContent-Length: 100\r\n\r\nbusy, and then");
-        c.closed();
-    });
-    let api = config_maps(&client_with_timeout(&server, SHORT));
-    let error = api.watch(&WatchParams::default().silence(LONG), &Stop::new()).unwrap_err();
-    assert_eq!(error.code(), Some(503));
+    let file = TokenFile::new("stalls");
+    for code in [503, 401] {
+        let server = Server::start(move |mut c| {
+            c.request();
+            c.send(format!("HTTP/1.1 {code} No\r\nContent-Length: 100\r\n\r\nno, and then"));
+            c.closed();
+        });
+        let config = config(&server.url()).with_timeout(SHORT).with_credentials(file.credentials());
+        let api = config_maps(&Client::new(config).unwrap());
+        let error = api.watch(&WatchParams::default().silence(LONG), &Stop::new()).unwrap_err();
+        assert_eq!(error.code(), Some(code));
+        assert!(error.to_string().contains("no, and then"), "{error}");
+    }
 }
 
 #[test]

@@ -32,7 +32,9 @@ fn calls_one_after_the_other_share_a_connection() {
 #[test]
 fn refusals_keep_their_connection() {
     let server = Server::start(|c| {
-        c.serve(|c, _| c.json(429, r#"{"kind":"Status","status":"Failure","reason":"TooManyRequests","code":429}"#));
+        c.serve(|c, _| {
+            c.json(429, r#"{"kind":"Status","status":"Failure","reason":"TooManyRequests","code":429}"#)
+        });
     });
     let api = config_maps(&client(&server.url()));
     for _ in 0..50 {
@@ -243,7 +245,12 @@ fn a_stop_of_one_call_does_not_break_another_on_its_former_connection() {
         c.serve(|c, seen| {
             if seen.line.contains("limit") {
                 let item = config_map("a");
-                c.json(200, format!(r#"{{"kind":"ConfigMapList","apiVersion":"v1","metadata":{{}},"items":[{item}]}}"#));
+                c.json(
+                    200,
+                    format!(
+                        r#"{{"kind":"ConfigMapList","apiVersion":"v1","metadata":{{}},"items":[{item}]}}"#
+                    ),
+                );
             } else {
                 here.send(seen.connection).unwrap();
                 let _ = going.recv();

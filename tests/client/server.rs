@@ -70,7 +70,8 @@ impl Connection {
         assert_eq!(seen.header("transfer-encoding"), "");
         let length = seen.header("content-length").parse().unwrap_or(0);
         self.stream.by_ref().take(length).read_to_string(&mut seen.body).unwrap();
-        let copy = Seen { headers: seen.headers.clone(), body: seen.body.clone(), line: seen.line.clone(), ..seen };
+        let copy =
+            Seen { headers: seen.headers.clone(), body: seen.body.clone(), line: seen.line.clone(), ..seen };
         self.seen.send(copy).unwrap();
         Some(seen)
     }

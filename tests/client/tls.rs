@@ -61,7 +61,8 @@ fn answering(address: &str, mutual: bool) -> Server {
                 connection.chunk(event("ADDED", &config_map("a")));
                 connection.last_chunk();
             } else if seen.line.contains('?') {
-                connection.json(200, r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":[]}"#);
+                connection
+                    .json(200, r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":[]}"#);
             } else {
                 connection.json(200, config_map("a"));
             }
@@ -117,7 +118,8 @@ fn a_certificate_and_a_key_that_do_not_belong_together_are_an_error_of_configura
 
 #[test]
 fn files_without_certificate_or_key_are_named() {
-    let parts = [("ca.pem", "ca.pem"), ("ec-sec1.key.pem", "ec-sec1.key.pem"), ("gone.pem", "ec-sec1.key.pem")];
+    let parts =
+        [("ca.pem", "ca.pem"), ("ec-sec1.key.pem", "ec-sec1.key.pem"), ("gone.pem", "ec-sec1.key.pem")];
     for (certificate, key) in parts {
         let pair = ClientCertificate { certificate: pem(certificate), key: pem(key) };
         let tls = TlsOptions { client_certificate: Some(pair), ..trusting("ca.pem") };
@@ -279,10 +281,14 @@ fn no_secret_is_ever_shown() {
     let sent: Vec<_> = server.seen.try_iter().map(|seen| seen.header("authorization").to_owned()).collect();
     assert!(sent.contains(&format!("Bearer {token}")), "{sent:?}");
     shown += &LOG.0.lock().unwrap();
-    assert!(shown.contains("listwatch::http") && shown.contains("TRACE") && shown.contains("ureq::run"), "{shown}");
+    assert!(
+        shown.contains("listwatch::http") && shown.contains("TRACE") && shown.contains("ureq::run"),
+        "{shown}"
+    );
     let key = String::from_utf8(text("rsa-pkcs8.key.pem")).unwrap();
     // Some logs are dumps of bytes, with 16 of them in a row as text.
-    let shown: String = shown.lines().map(|line| line.rsplit(' ').next().unwrap_or(line)).collect::<String>() + &shown;
+    let shown: String =
+        shown.lines().map(|line| line.rsplit(' ').next().unwrap_or(line)).collect::<String>() + &shown;
     let secrets = sent.iter().filter_map(|header| header.split_once(' ')).map(|(_, secret)| secret);
     for secret in secrets.chain([token, key.lines().nth(5).unwrap()]) {
         let at = shown.find(secret).map(|at| shown.get(at.saturating_sub(200)..at + 200));

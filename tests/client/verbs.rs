@@ -6,7 +6,8 @@ use listwatch::client::{FieldValidation, Method, Request};
 use listwatch::config::Impersonate;
 use listwatch::types::{ConfigMap, Lease};
 use listwatch::{
-    Api, Client, Credentials, DeleteParams, ListParams, Object, Patch, PatchParams, PostParams, Stop, WatchParams,
+    Api, Client, Credentials, DeleteParams, ListParams, Object, Patch, PatchParams, PostParams, Stop,
+    WatchParams,
 };
 use serde_json::{Value, json};
 
@@ -20,7 +21,8 @@ fn server() -> Server {
                 connection.stream();
                 connection.last_chunk();
             } else if seen.line.contains('?') && seen.line.starts_with("GET") {
-                connection.json(200, r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":[]}"#);
+                connection
+                    .json(200, r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":[]}"#);
             } else {
                 connection.json(200, config_map("a"));
             }
@@ -40,14 +42,24 @@ const ROWS: [Row; 21] = [
     ("get_status", |a| drop(a.get_status("a").unwrap()), "GET /configmaps/a/status", "", ""),
     (
         "list",
-        |a| drop(a.list(&ListParams::default().labels("app in (a, b)").fields("metadata.name!=x").limit(5)).unwrap()),
+        |a| {
+            drop(
+                a.list(&ListParams::default().labels("app in (a, b)").fields("metadata.name!=x").limit(5))
+                    .unwrap(),
+            )
+        },
         "GET /configmaps?labelSelector=app%20in%20%28a%2C%20b%29&fieldSelector=metadata.name%21%3Dx&limit=5",
         "",
         "",
     ),
     (
         "pages",
-        |a| assert_eq!(a.pages(&ListParams::default()).map(|page| page.unwrap().items.len()).sum::<usize>(), 0),
+        |a| {
+            assert_eq!(
+                a.pages(&ListParams::default()).map(|page| page.unwrap().items.len()).sum::<usize>(),
+                0
+            )
+        },
         "GET /configmaps?limit=500",
         "",
         "",
@@ -122,14 +134,21 @@ const ROWS: [Row; 21] = [
     ),
     (
         "strategic patch of the status",
-        |a| drop(a.patch_status("a", &PatchParams::default(), &Patch::Strategic(json!({"status": {}}))).unwrap()),
+        |a| {
+            drop(
+                a.patch_status("a", &PatchParams::default(), &Patch::Strategic(json!({"status": {}})))
+                    .unwrap(),
+            )
+        },
         "PATCH /configmaps/a/status",
         "application/strategic-merge-patch+json",
         r#"{"status":{}}"#,
     ),
     (
         "apply",
-        |a| drop(a.patch("a", &PatchParams::apply("me").force(), &Patch::Apply(json!({"data": {}}))).unwrap()),
+        |a| {
+            drop(a.patch("a", &PatchParams::apply("me").force(), &Patch::Apply(json!({"data": {}}))).unwrap())
+        },
         "PATCH /configmaps/a?fieldManager=me&force=true",
         "application/apply-patch+yaml",
         r#"{"apiVersion":"v1","kind":"ConfigMap","data":{}}"#,
@@ -261,7 +280,7 @@ fn a_token_may_be_long_and_a_query_that_is_too_long_is_told_so() {
     assert!(error.is_limit() && error.to_string().contains("address"), "{error}");
     // In between lies the limit, and nothing else.
     for length in 8_001..8_192 {
-        assert!(list(length).is_ok_and(|list| list.items.is_empty()) || list(length).unwrap_err().is_limit());
+        assert!(list(length).err().is_none_or(|e| e.is_limit()));
     }
 }
 
