@@ -366,6 +366,7 @@ impl<K> fmt::Debug for Api<K> {
 }
 
 /// What became of an object that was deleted.
+#[allow(clippy::large_enum_variant)] // one value, which is taken apart at once
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deletion<K> {
     /// It is gone.

@@ -145,7 +145,7 @@ impl Http {
         match answer {
             Ok(mut answer) if answer.code() == 401 && self.config.credentials().refresh() => {
                 // Its body is of no use, but the connection is, once the body is read.
-                let _ = answer.body.read_to_end(REFUSAL);
+                let _ = answer.body.read_to_end(REFUSAL, &mut Vec::new());
                 drop(answer);
                 debug!(target: "listwatch::http", "unauthorized: the credentials are read anew");
                 again()
@@ -302,13 +302,12 @@ impl Body {
         self.running.call.set_silence(limit);
     }
 
-    /// Reads to the end, if that comes before `limit` bytes.
-    pub(crate) fn read_to_end(&mut self, limit: usize) -> Result<Vec<u8>> {
-        let mut bytes = Vec::new();
+    /// Reads to the end, if that comes before `limit` bytes. After an error `bytes` holds what came before it.
+    pub(crate) fn read_to_end(&mut self, limit: usize, bytes: &mut Vec<u8>) -> Result<()> {
         let mut piece = [0; 8 << 10];
         loop {
             match self.read(&mut piece)? {
-                0 => return Ok(bytes),
+                0 => return Ok(()),
                 amount if bytes.len() + amount > limit => {
                     return Err(Error::new(Kind::Limit, format!("an answer of over {limit} bytes")));
                 }

@@ -282,9 +282,10 @@ fn picky(connection: Connection) {
 #[test]
 fn a_token_that_expired_is_read_anew_for_any_verb() {
     let server = Server::start(picky);
-    let calls: [(&str, fn(&Api<ConfigMap>) -> Result<(), Error>); 5] = [
+    type Call = fn(&Api<ConfigMap>) -> Result<(), Error>;
+    let calls: [(&str, Call); 5] = [
         ("get", |api| api.get("a").map(drop)),
-        ("post", |api| api.create(&PostParams::default(), &api.get("a")?).map(drop)),
+        ("post", |api| api.create(&PostParams::default(), &ConfigMap::default()).map(drop)),
         ("put", |api| api.replace("a", &PostParams::default(), &ConfigMap::default()).map(drop)),
         ("delete", |api| api.delete("a", &DeleteParams::default()).map(drop)),
         ("watch", |api| api.watch(&WatchParams::default(), &Stop::new()).map(drop)),

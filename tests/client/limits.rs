@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded};
+use listwatch::types::ConfigMap;
 use listwatch::{Client, ListParams, Stop, WatchEvent, WatchParams};
 
 use super::answers::TokenFile;
@@ -147,8 +148,8 @@ fn a_request_that_the_server_does_not_read_ends_at_its_limit() {
     let (done, over) = bounded::<()>(0);
     let server = Server::start(move |_connection| assert!(over.recv().is_err()));
     let api = config_maps(&client_with_timeout(&server, SHORT));
-    let mut object = listwatch::types::ConfigMap::default();
-    object.data = [("k".to_owned(), "x".repeat(32 << 20))].into_iter().collect();
+    let data = [("k".to_owned(), "x".repeat(32 << 20))].into_iter().collect();
+    let object = ConfigMap { data, ..ConfigMap::default() };
     let error = api.create(&listwatch::PostParams::default(), &object).unwrap_err();
     assert!(error.is_timeout(), "{error}");
     drop(done);

@@ -1,7 +1,7 @@
 //! Which call uses which connection.
 
 use crossbeam_channel::bounded;
-use listwatch::{ListParams, Object, Patch, PatchParams, PostParams, Stop, WatchEvent, WatchParams};
+use listwatch::{Api, ListParams, Object, Patch, PatchParams, PostParams, Stop, WatchEvent, WatchParams};
 use serde_json::json;
 
 use super::server::{Connection, Server, hang_up};
@@ -127,7 +127,8 @@ fn a_get_is_sent_again_once_only() {
 
 #[test]
 fn a_change_whose_connection_breaks_is_never_sent_again() {
-    let calls: [fn(&super::Api<Object>) -> listwatch::Result<()>; 3] = [
+    type Call = fn(&Api<Object>) -> listwatch::Result<()>;
+    let calls: [Call; 3] = [
         |api| api.create(&PostParams::default(), &object()).map(drop),
         |api| api.patch("a", &PatchParams::default(), &Patch::Merge(json!({}))).map(drop),
         |api| api.delete("a", &listwatch::DeleteParams::default()).map(drop),
@@ -140,7 +141,7 @@ fn a_change_whose_connection_breaks_is_never_sent_again() {
             c.reset();
         });
         let client = client(&server.url());
-        let api = super::Api::<Object>::namespaced_with(&client, "ns", config_maps(&client).resource());
+        let api = Api::<Object>::namespaced_with(&client, "ns", config_maps(&client).resource());
         api.get("a").unwrap();
         assert!(call(&api).unwrap_err().is_io());
         assert_eq!(server.seen.try_iter().count(), 2);

@@ -155,8 +155,8 @@ fn while_the_server_does_not_read() {
         let _ = going.recv();
     });
     let api = config_maps(&client(&server.url()));
-    let mut object = ConfigMap::default();
-    object.data = [("k".to_owned(), "x".repeat(32 << 20))].into_iter().collect();
+    let data = [("k".to_owned(), "x".repeat(32 << 20))].into_iter().collect();
+    let object = ConfigMap { data, ..ConfigMap::default() };
     let reached = || arrived.recv_timeout(SOON).unwrap();
     assert_stopped(stop_when(reached, |stop| api.with_stop(stop).create(&PostParams::default(), &object)));
     drop(go);
