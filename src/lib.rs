@@ -27,15 +27,15 @@ pub use client::{
     Api, Client, DeleteParams, Deletion, ListParams, Patch, PatchParams, PostParams, Watch, WatchParams,
 };
 pub use clock::{Clock, Timer};
-pub use config::Config;
 #[cfg(feature = "kubeconfig")]
 pub use config::KubeconfigOptions;
+pub use config::{Config, Credentials};
 pub use controller::{Controller, Request};
 pub use error::{Error, OptionalExt, Result, Unfit};
 pub use object::{
     ApiResource, FieldSelector, IntOrString, LabelSelector, List, ListMeta, Map, MicroTime, Object,
-    ObjectKey, ObjectMeta, OwnerReference, Quantity, Resource, Scope, Selector, StaticResource, Status, Text,
-    Time, Whole, nullable,
+    ObjectKey, ObjectMeta, Operator, OwnerReference, Quantity, Resource, Scope, Selector, StaticResource,
+    Status, Text, Time, Whole, nullable,
 };
 pub use stop::{OnStop, Stop};
 pub use wire::{Bookmark, WatchEvent};

@@ -339,7 +339,7 @@ impl<K: Resource> Api<K> {
         }
     }
 
-    /// Says what was being done, unless the server's own words do.
+    /// Says what was being done.
     pub(super) fn explain(&self, verb: &str, e: Error) -> Error {
         match &self.collection.namespace {
             Some(namespace) => e.context(format!("{verb} {} in {namespace:?}", self.resource())),
@@ -366,6 +366,7 @@ impl<K> fmt::Debug for Api<K> {
 }
 
 /// What became of an object that was deleted.
+#[allow(clippy::large_enum_variant)] // one value, which is taken apart at once
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deletion<K> {
     /// It is gone.

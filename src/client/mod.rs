@@ -116,7 +116,10 @@ impl Client {
         self.http
             .send(request, Limits::Total(self.timeout), &self.stop)
             .and_then(accept)
-            .and_then(|mut answer| answer.body.read_to_end(LARGEST_ANSWER))
+            .and_then(|mut answer| {
+                let mut bytes = Vec::new();
+                answer.body.read_to_end(LARGEST_ANSWER, &mut bytes).map(|()| bytes)
+            })
             .map_err(|e| {
                 if e.status().is_some() {
                     e
@@ -134,8 +137,8 @@ impl Client {
 
     /// Opens a watch, on a connection of its own.
     pub(crate) fn open_watch(&self, request: &Request, silence: Duration, stop: &Stop) -> Result<Response> {
-        let limits = Limits::Stream { head: self.timeout.min(silence), silence };
-        self.http.open_watch(request, limits, stop).and_then(accept)
+        let head = self.timeout.min(silence);
+        self.http.open_watch(request, Limits::Stream { head, silence }, stop).and_then(accept)
     }
 
     pub(crate) fn stop(&self) -> &Stop {
@@ -153,7 +156,12 @@ fn accept(mut answer: Response) -> Result<Response> {
             Err(Status::from_code(code, &format!("redirects to {to}, which is not followed")).into())
         }
         _ => {
-            let body = answer.body.read_to_end(LARGEST_REFUSAL).unwrap_or_default();
+            let mut body = Vec::new();
+            match answer.body.read_to_end(LARGEST_REFUSAL, &mut body) {
+                Err(e) if e.is_stopped() => return Err(e),
+                // Half a refusal is one.
+                _ => {}
+            }
             let mut status = Status::from_body(code, &body);
             if status.details.retry_after_seconds == 0 {
                 let header = answer.header("retry-after").and_then(|seconds| seconds.trim().parse().ok());

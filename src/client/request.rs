@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::params::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchParams};
 use crate::error::{Error, Result};
 use crate::http::{Method, Request};
-use crate::object::ApiResource;
+use crate::object::{ApiResource, Scope};
 
 const JSON: &str = "application/json";
 
@@ -58,6 +58,7 @@ impl Collection {
     }
 
     pub(crate) fn create(&self, params: &PostParams, object: &impl Serialize) -> Result<Request> {
+        self.check_namespace("an object without a namespace")?;
         let mut request = Request::new(Method::Post, self.with_query(&params.query()));
         request.body = self.typed(object)?;
         Ok(request)
@@ -123,12 +124,7 @@ impl Collection {
         if name.is_empty() || name == "." || name == ".." || name.contains(['/', '%']) {
             return Err(Error::invalid(format!("{name:?} is no name of an object")));
         }
-        if self.namespace.is_none() && self.resource.scope == crate::object::Scope::Namespaced {
-            let resource = &self.resource;
-            return Err(Error::invalid(format!(
-                "{resource} live in namespaces: say in which ({name:?} alone is no address)"
-            )));
-        }
+        self.check_namespace(&format!("{name:?} alone"))?;
         let mut path = self.resource.path(self.namespace.as_deref());
         path.push('/');
         escape(name, &mut path);
@@ -139,6 +135,17 @@ impl Collection {
         Ok(path)
     }
 
+    /// One object has a namespace if its kind has.
+    fn check_namespace(&self, what: &str) -> Result<()> {
+        if self.namespace.is_none() && self.resource.scope == Scope::Namespaced {
+            let resource = &self.resource;
+            return Err(Error::invalid(format!(
+                "{resource} live in namespaces: say in which ({what} is no address)"
+            )));
+        }
+        Ok(())
+    }
+
     /// The object as JSON with `apiVersion` and `kind`, which typed structs do not hold.
     fn typed(&self, object: &impl Serialize) -> Result<Vec<u8>> {
         #[derive(Deserialize)]
@@ -147,6 +154,10 @@ impl Collection {
         }
 
         let json = to_json(object)?;
+        // serde would read a list as a struct, too.
+        if !json.starts_with(b"{") {
+            return Err(Error::invalid("what is sent is no JSON object"));
+        }
         match serde_json::from_slice::<TypeMeta>(&json) {
             Ok(TypeMeta { kind: Some(_) }) => Ok(json),
             Ok(TypeMeta { kind: None }) => {
@@ -215,7 +226,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::object::Scope;
 
     fn pods(namespace: Option<&str>) -> Collection {
         let resource = ApiResource::new("v1", "Pod", "pods", Scope::Namespaced);
@@ -249,6 +259,8 @@ mod tests {
         }
         let error = pods(None).get("web-0", "").unwrap_err();
         assert!(error.is_invalid_argument() && error.to_string().contains("pods live in namespaces"));
+        let homeless = pods(None).create(&PostParams::default(), &json!({"metadata": {"name": "web-0"}}));
+        assert!(homeless.unwrap_err().is_invalid_argument());
     }
 
     #[test]

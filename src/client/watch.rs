@@ -72,3 +72,65 @@ impl<K> fmt::Debug for Watch<K> {
         f.debug_struct("Watch").field("open", &self.answer.is_some()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::thread;
+
+    use crossbeam_channel::{Receiver, bounded};
+
+    use super::*;
+    use crate::client::{Client, Method, Request};
+    use crate::config::Config;
+    use crate::object::Object;
+
+    const LONG: Duration = Duration::from_secs(120);
+    const INITIAL: Duration = Duration::from_millis(500);
+
+    /// A server of one watch, which sends each line when the test says so.
+    fn watch(lines: Receiver<&'static str>) -> Watch<Object> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let serve = move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 4096]).unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
+            for line in lines {
+                write!(stream, "{:x}\r\n{line}\n\r\n", line.len() + 1).unwrap();
+            }
+        };
+        thread::Builder::new().spawn(serve).unwrap();
+        let (stop, client) = (Stop::new(), Client::new(Config::new(&url).unwrap()).unwrap());
+        let answer = client.open_watch(&Request::new(Method::Get, "/"), LONG, &stop).unwrap();
+        Watch::new(answer, Expect::default(), Some(INITIAL), stop)
+    }
+
+    #[test]
+    fn the_initial_events_must_come_soon_and_what_follows_may_take_its_time() {
+        let (line, lines) = bounded(1);
+        let mut watch = watch(lines);
+        line.send(r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1","annotations":{"k8s.io/initial-events-end":"true"}}}}"#)
+            .unwrap();
+        assert!(matches!(watch.next(), Some(Ok(WatchEvent::Bookmark(b))) if b.initial_events_end));
+        let later = thread::Builder::new().spawn(move || {
+            // Lets time pass: this is what is tested.
+            let _ = crossbeam_channel::never::<()>().recv_timeout(INITIAL * 2);
+            line.send(r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"2"}}}"#).unwrap();
+            line
+        });
+        assert!(matches!(watch.next(), Some(Ok(WatchEvent::Bookmark(b))) if b.resource_version == "2"));
+        drop(later);
+    }
+
+    #[test]
+    fn a_server_that_does_not_end_the_initial_events_is_found_out() {
+        let (line, lines) = bounded(1);
+        let mut watch = watch(lines);
+        // Such a bookmark does not say that these were all.
+        line.send(r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1"}}}"#).unwrap();
+        assert!(matches!(watch.next(), Some(Ok(WatchEvent::Bookmark(_)))));
+        assert!(watch.next().unwrap().unwrap_err().is_timeout());
+    }
+}

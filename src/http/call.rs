@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use socket2::Socket;
 
+use crate::config::Secret;
 use crate::stop::{OnStop, Stop};
 
 /// A call from its start to the end of its body.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) stop: Stop,
+    /// The value of its `Authorization` header, until it is sent.
+    authorization: Mutex<Option<Secret>>,
     /// The socket it uses now. Held for a moment only, with no other lock.
     socket: Mutex<Option<Arc<Socket>>>,
     /// A limit for each read, below that of the request: a watch has another before its first list than behind it.
@@ -33,8 +36,13 @@ thread_local! {
 }
 
 impl Running {
-    pub(super) fn new(stop: &Stop) -> Self {
-        let call = Arc::new(Call { stop: stop.clone(), socket: Mutex::new(None), silence: Mutex::new(None) });
+    pub(super) fn new(stop: &Stop, authorization: Option<Secret>) -> Self {
+        let call = Arc::new(Call {
+            stop: stop.clone(),
+            authorization: Mutex::new(authorization),
+            socket: Mutex::default(),
+            silence: Mutex::default(),
+        });
         let hooked = call.clone();
         let hook = stop.on_stop(move || hooked.shut_down());
         Self { call, _hook: hook }
@@ -61,12 +69,22 @@ impl Call {
         CURRENT.with(|current| current.borrow().clone())
     }
 
+    /// The credential, which is to be sent once.
+    pub(super) fn take_authorization(&self) -> Option<Secret> {
+        self.authorization.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     /// From now on a stop shuts this socket down; if stopped already, at once.
     pub(super) fn attach(&self, socket: &Arc<Socket>) {
         *self.socket.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket.clone());
         if self.stop.is_stopped() {
             self.shut_down();
         }
+    }
+
+    /// The socket serves another call now.
+    pub(super) fn detach(&self) {
+        *self.socket.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     pub(super) fn set_silence(&self, limit: Option<Duration>) {

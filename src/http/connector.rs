@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{bounded, select};
 use log::debug;
+use memchr::memchr;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use ureq::config::Config as UreqConfig;
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
@@ -20,6 +21,7 @@ use ureq::unversioned::transport::{
 use super::call::Call;
 use super::tls::{Session, Tls};
 use crate::clock::Clock;
+use crate::config::Secret;
 use crate::error::{Error, Kind};
 use crate::stop::Stop;
 
@@ -204,6 +206,13 @@ impl Wire {
     }
 }
 
+/// The head of a request with the credential behind its first line. ureq logs each byte of the head that it wrote, so
+/// it does not get to know it.
+fn authorized(head: &[u8], credential: &Secret) -> Option<Vec<u8>> {
+    let (line, rest) = head.split_at(memchr(b'\n', head)? + 1);
+    Some([line, b"authorization: ", credential.expose().as_bytes(), b"\r\n", rest].concat())
+}
+
 /// A socket whose time is over says "would block".
 fn timed_out(e: io::Error) -> io::Error {
     if e.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { e }
@@ -243,14 +252,23 @@ impl Transport for Connection {
     }
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
-        // A pooled connection now serves another call.
-        if let Some(call) = Call::current() {
+        // A pooled connection now serves another call. The one before may still be known to its own stop.
+        if let Some(call) = Call::current().filter(|call| !Arc::ptr_eq(call, &self.call)) {
+            self.call.detach();
             call.attach(&self.wire.socket);
             self.call = call;
         }
         let timeout = timeout.for_write();
         self.wire.limit(Side::Write, timeout.not_zero().map(|d| *d))?;
         let output = &self.buffers.output()[..amount];
+        let head;
+        let output = match self.call.take_authorization() {
+            Some(credential) => {
+                head = authorized(output, &credential).ok_or(ureq::Error::ConnectionFailed)?;
+                &head
+            }
+            None => output,
+        };
         let written = match &mut self.tls {
             Some(session) => session.write_all(&mut self.wire, output),
             None => self.wire.write_all(output),
@@ -302,5 +320,38 @@ fn in_time(e: io::Error, timeout: NextTimeout) -> ureq::Error {
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection").field("tls", &self.tls.is_some()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::call::Running;
+    use super::*;
+
+    /// A stop may come between the moment the socket is known to it and the connect.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_socket_that_was_shut_down_does_not_connect() {
+        let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        listener.listen(0).unwrap();
+        let address = listener.local_addr().unwrap().as_socket().unwrap();
+        let stop = Stop::new();
+        stop.stop();
+        let running = Running::new(&stop, None);
+        let limit = Duration::from_secs(120);
+        // The first connects in any case, or not; the queue is full for the others.
+        for _ in 0..4 {
+            let at = Clock::system().now();
+            let _ = dial(address, limit, &running.call);
+            assert!(Clock::system().now() - at < limit / 2);
+        }
+    }
+
+    #[test]
+    fn the_credential_goes_behind_the_first_line() {
+        let head = authorized(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n", &Secret::new("Bearer t")).unwrap();
+        assert_eq!(head, b"GET / HTTP/1.1\r\nauthorization: Bearer t\r\nhost: x\r\n\r\n");
+        assert_eq!(authorized(b"GET /", &Secret::new("Bearer t")), None);
     }
 }

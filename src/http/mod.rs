@@ -5,6 +5,7 @@
 
 mod call;
 mod connector;
+mod headers;
 #[cfg(feature = "tls")]
 mod tls;
 #[cfg(not(feature = "tls"))]
@@ -22,7 +23,7 @@ use ureq::http;
 use self::call::{Call, Running};
 use self::connector::{NoResolver, TcpConnector};
 use self::tls::Tls;
-use crate::config::Config;
+use crate::config::{Config, Secret};
 use crate::error::{Error, Kind, Result};
 use crate::stop::Stop;
 
@@ -30,8 +31,12 @@ use crate::stop::Stop;
 const IDLE_CONNECTIONS: usize = 16;
 /// Below what load balancers and the API server allow an idle connection.
 const IDLE_TIME: Duration = Duration::from_secs(60);
+/// How much of a refusal is read so that its connection can be used again.
+const REFUSAL: usize = 64 << 10;
 /// Bytes of buffer that a connection has for what it reads and for what it writes.
 const BUFFERS: [usize; 2] = [16 << 10, 8 << 10];
+/// ureq must write the first line of a request into the buffer in one piece.
+const LONGEST_URI: usize = BUFFERS[1] - 64;
 
 /// A request, without what belongs to the connection: server, credentials, `User-Agent`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +73,8 @@ pub(crate) enum Limits {
 /// Speaks to one API server.
 pub(crate) struct Http {
     config: Config,
+    /// What every request says beside its own headers and the credentials.
+    headers: Vec<(http::HeaderName, http::HeaderValue)>,
     /// Keeps connections for the next call.
     calls: ureq::Agent,
     /// A connection of its own for each watch: one that stood idle may be dead without knowing.
@@ -76,6 +83,11 @@ pub(crate) struct Http {
 
 impl Http {
     pub(crate) fn new(config: Config) -> Result<Self> {
+        // To go around a proxy would be worse than not to go at all.
+        if config.proxy_url().is_some() {
+            return Err(Error::config("a proxy to the API server (proxy-url) is not supported"));
+        }
+        let headers = headers::common(&config)?;
         let tls = if config.server().starts_with("https:") { Tls::new(config.tls())? } else { Tls::none() };
         let agent = |idle: usize| {
             let settings = ureq::Agent::config_builder()
@@ -94,7 +106,7 @@ impl Http {
             ureq::Agent::with_parts(settings, TcpConnector { tls: tls.share(), clock, timeout }, NoResolver)
         };
         let (calls, watches) = (agent(IDLE_CONNECTIONS), agent(0));
-        Ok(Self { config, calls, watches })
+        Ok(Self { config, headers, calls, watches })
     }
 
     pub(crate) fn config(&self) -> &Config {
@@ -131,8 +143,9 @@ impl Http {
         again: impl FnOnce() -> Result<Response>,
     ) -> Result<Response> {
         match answer {
-            Ok(answer) if answer.code() == 401 && self.config.credentials().refresh() => {
-                // Its body is of no use, but the connection is.
+            Ok(mut answer) if answer.code() == 401 && self.config.credentials().refresh() => {
+                // Its body is of no use, but the connection is, once the body is read.
+                let _ = answer.body.read_to_end(REFUSAL, &mut Vec::new());
                 drop(answer);
                 debug!(target: "listwatch::http", "unauthorized: the credentials are read anew");
                 again()
@@ -152,7 +165,8 @@ impl Http {
             return Err(Error::stopped());
         }
         let sent = self.prepare(agent, request, limits)?;
-        let running = Running::new(stop);
+        let authorization = self.config.credentials().authorization(self.config.clock())?;
+        let running = Running::new(stop, authorization.map(Secret::new));
         let answer = running.enter(|| match sent {
             Prepared::Bare(request) => agent.run(request),
             Prepared::WithBody(request) => agent.run(request),
@@ -160,6 +174,10 @@ impl Http {
         match answer {
             Ok(answer) => {
                 let (head, body) = answer.into_parts();
+                if let (Limits::Stream { head: limit, .. }, false) = (limits, head.status.is_success()) {
+                    // A refusal is no stream, and has no right to its silence.
+                    running.call.set_silence(Some(limit));
+                }
                 Ok(Response { head, body: Body { reader: Box::new(body.into_reader()), running } })
             }
             Err(e) => Err(translate(e, &running.call)),
@@ -167,24 +185,31 @@ impl Http {
     }
 
     fn prepare(&self, agent: &ureq::Agent, request: &Request, limits: Limits) -> Result<Prepared> {
+        let uri = format!("{}{}", self.config.server(), request.path);
+        if uri.len() > LONGEST_URI {
+            let length = uri.len();
+            return Err(Error::new(
+                Kind::Limit,
+                format!("an address of {length} bytes, {LONGEST_URI} at most"),
+            ));
+        }
         let mut builder = http::Request::builder()
             .method(request.method.http())
-            .uri(format!("{}{}", self.config.server(), request.path))
+            .uri(uri)
             .header(http::header::ACCEPT, request.accept);
+        for (name, value) in &self.headers {
+            builder = builder.header(name, value);
+        }
         if !request.body.is_empty() {
             builder = builder.header(http::header::CONTENT_TYPE, request.content_type);
         }
-        if std::ptr::eq(agent, &self.watches) {
+        if std::ptr::eq(agent, &self.watches) && self.config.compression() {
             builder = builder.header(http::header::ACCEPT_ENCODING, "identity");
         }
-        if let Some(value) = self.config.credentials().authorization(self.config.clock())? {
-            let mut value = http::HeaderValue::from_bytes(value.as_bytes())
-                .map_err(|_| Error::config("the credential has characters that no HTTP header can carry"))?;
-            value.set_sensitive(true);
-            builder = builder.header(http::header::AUTHORIZATION, value);
-        }
         let bad = |e| Error::invalid(format!("cannot ask for {}", request.path)).with_source(e);
-        Ok(if request.body.is_empty() {
+        // A change without a body has one of no length, or ureq would send it in no chunks.
+        let bare = request.body.is_empty() && matches!(request.method, Method::Get | Method::Delete);
+        Ok(if bare {
             Prepared::Bare(limits.set(agent, builder.body(()).map_err(bad)?))
         } else {
             Prepared::WithBody(limits.set(agent, builder.body(request.body.clone()).map_err(bad)?))
@@ -277,13 +302,12 @@ impl Body {
         self.running.call.set_silence(limit);
     }
 
-    /// Reads to the end, if that comes before `limit` bytes.
-    pub(crate) fn read_to_end(&mut self, limit: usize) -> Result<Vec<u8>> {
-        let mut bytes = Vec::new();
+    /// Reads to the end, if that comes before `limit` bytes. After an error `bytes` holds what came before it.
+    pub(crate) fn read_to_end(&mut self, limit: usize, bytes: &mut Vec<u8>) -> Result<()> {
         let mut piece = [0; 8 << 10];
         loop {
             match self.read(&mut piece)? {
-                0 => return Ok(bytes),
+                0 => return Ok(()),
                 amount if bytes.len() + amount > limit => {
                     return Err(Error::new(Kind::Limit, format!("an answer of over {limit} bytes")));
                 }

@@ -10,7 +10,7 @@ use rustls::client::{ClientConfig, ClientConnection, Resumption};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme, Stream};
+use rustls::{CertificateError, DigitallySignedStruct, RootCertStore, SignatureScheme, Stream};
 
 use super::connector::Wire;
 use crate::config::{ClientCertificate, Pem, TlsOptions};
@@ -75,7 +75,7 @@ impl Tls {
             .map_err(|e| Error::config(format!("{name:?} is no name for TLS")).with_source(e))?;
         let failed = |e: io::Error| match e.kind() {
             io::ErrorKind::TimedOut => Error::new(Kind::Connect, "the TLS handshake timed out"),
-            _ => Error::new(Kind::Connect, format!("TLS with {name}")).with_source(e),
+            _ => Error::new(Kind::Connect, format!("TLS with {name}{}", explain(&e))).with_source(e),
         };
         let mut connection =
             ClientConnection::new(config, server).map_err(|e| failed(io::Error::other(e)))?;
@@ -89,6 +89,16 @@ impl Tls {
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tls").field("server_name", &self.server_name).finish_non_exhaustive()
+    }
+}
+
+/// What rustls leaves unsaid.
+fn explain(e: &io::Error) -> &'static str {
+    match e.get_ref().and_then(|e| e.downcast_ref()) {
+        Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+            ": its certificate is issued by no authority that we trust (its own certificate, a leaf, is none)"
+        }
+        _ => "",
     }
 }
 

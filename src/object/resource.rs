@@ -147,7 +147,31 @@ pub trait StaticResource: Resource {
 /// A type that holds every field of its kind, so that writing it back loses none. Only such a type can be given to
 /// [`Api::replace`](crate::Api::replace).
 ///
-/// To declare it for a projection would delete, on the server, every field the projection does not name.
+/// To declare it for a projection would delete, on the server, every field the projection does not name:
+///
+/// ```compile_fail,E0277
+/// # use listwatch::{Api, ObjectMeta, PostParams, Result, resource};
+/// # use serde::{Deserialize, Serialize};
+/// # #[derive(Clone, Debug, Serialize, Deserialize)]
+/// # struct Foo { metadata: ObjectMeta }
+/// resource!(Foo: "samplecontroller.k8s.io/v1alpha1", "Foo", "foos", namespaced); // a projection
+///
+/// fn write(foos: &Api<Foo>, foo: &Foo) -> Result<Foo> {
+///     foos.replace("web", &PostParams::default(), foo) // the trait bound `Foo: Whole` is not satisfied
+/// }
+/// ```
+///
+/// ```
+/// # use listwatch::{Api, ObjectMeta, PostParams, Result, resource};
+/// # use serde::{Deserialize, Serialize};
+/// # #[derive(Clone, Debug, Serialize, Deserialize)]
+/// # struct Foo { metadata: ObjectMeta }
+/// resource!(Foo: "samplecontroller.k8s.io/v1alpha1", "Foo", "foos", namespaced, whole);
+///
+/// fn write(foos: &Api<Foo>, foo: &Foo) -> Result<Foo> {
+///     foos.replace("web", &PostParams::default(), foo)
+/// }
+/// ```
 pub trait Whole: Resource {}
 
 /// Gives a struct its place on the API server, and with it [`Api`](crate::Api), [`Informer`](crate::Informer),

@@ -1,0 +1,47 @@
+//! The headers that all requests of a client have alike.
+
+use std::fmt::Write as _;
+
+use ureq::http::header::{ACCEPT_ENCODING, HeaderName, HeaderValue};
+
+use crate::config::{Config, Impersonate};
+use crate::error::{Error, Result};
+
+/// As whom to act, and that answers shall not be compressed, if the configuration says so.
+pub(super) fn common(config: &Config) -> Result<Vec<(HeaderName, HeaderValue)>> {
+    let mut headers = Vec::new();
+    if !config.compression() {
+        headers.push((ACCEPT_ENCODING, HeaderValue::from_static("identity")));
+    }
+    if let Some(Impersonate { user, uid, groups, extra }) = config.impersonate() {
+        let mut add = |name: &str, value: &str| -> Result<()> {
+            let bad = |e: ureq::http::Error| {
+                Error::config(format!("impersonation: {name}: {value:?} fits in no header")).with_source(e)
+            };
+            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|e| bad(e.into()))?;
+            headers.push((name, HeaderValue::from_bytes(value.as_bytes()).map_err(|e| bad(e.into()))?));
+            Ok(())
+        };
+        add("impersonate-user", user)?;
+        uid.iter().try_for_each(|uid| add("impersonate-uid", uid))?;
+        groups.iter().try_for_each(|group| add("impersonate-group", group))?;
+        for (key, values) in extra {
+            let name = format!("impersonate-extra-{}", escape(key));
+            values.iter().try_for_each(|value| add(&name, value))?;
+        }
+    }
+    Ok(headers)
+}
+
+/// Percent-encodes what a header's name cannot hold, as client-go's `headerKeyEscape` does.
+fn escape(key: &str) -> String {
+    let mut escaped = String::new();
+    for byte in key.bytes() {
+        if byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+    }
+    escaped
+}

@@ -1,0 +1,62 @@
+//! The client over real sockets, against a scripted server.
+//!
+//! - `server`: the server: what a test says, byte by byte
+//! - `verbs`: what each verb puts on the wire
+//! - `answers`: refusals, redirects, broken and long answers, 401
+//! - `pool`: which call uses which connection
+//! - `limits`: limits of time
+//! - `stop`: a stop ends whatever blocks
+//! - `tls`: certificates, keys and names, and that no secret is logged
+
+// Clippy lets tests off, but not what they call.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "client/answers.rs"]
+mod answers;
+#[path = "client/limits.rs"]
+mod limits;
+#[path = "client/pool.rs"]
+mod pool;
+#[path = "client/server.rs"]
+mod server;
+#[path = "client/stop.rs"]
+mod stop;
+#[cfg(feature = "tls")]
+#[path = "client/tls.rs"]
+mod tls;
+#[path = "client/verbs.rs"]
+mod verbs;
+
+use std::time::Duration;
+
+use listwatch::types::ConfigMap;
+use listwatch::{Api, Client, Config};
+
+/// Longer than any test: a limit that must not be what ends it.
+const LONG: Duration = Duration::from_secs(120);
+/// Within this time must come what comes at once.
+const SOON: Duration = Duration::from_secs(20);
+
+fn config(url: &str) -> Config {
+    Config::new(url).unwrap().with_timeout(LONG).with_connect_timeout(LONG)
+}
+
+fn client(url: &str) -> Client {
+    Client::new(config(url)).unwrap()
+}
+
+fn config_maps(client: &Client) -> Api<ConfigMap> {
+    Api::namespaced(client, "ns")
+}
+
+/// A ConfigMap as the server writes it.
+fn config_map(name: &str) -> String {
+    format!(
+        r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"{name}","namespace":"ns","uid":"u-{name}","resourceVersion":"1"}}}}"#
+    )
+}
+
+/// A line of a watch.
+fn event(kind: &str, object: &str) -> String {
+    format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n")
+}

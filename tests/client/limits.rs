@@ -1,0 +1,156 @@
+//! Limits of time, and that they apply to what they are meant for only.
+
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, bounded};
+use listwatch::types::ConfigMap;
+use listwatch::{Client, ListParams, Stop, WatchEvent, WatchParams};
+
+use super::answers::TokenFile;
+use super::server::{Server, hanging, refusing};
+use super::{LONG, client, config, config_map, config_maps, event};
+
+/// A limit that is to be reached.
+const SHORT: Duration = Duration::from_millis(150);
+
+fn client_with_timeout(server: &Server, timeout: Duration) -> Client {
+    Client::new(config(&server.url()).with_timeout(timeout)).unwrap()
+}
+
+/// Lets time pass in the script of a server, where time passing is what is tested.
+fn pass(time: Duration) {
+    let never: Receiver<()> = crossbeam_channel::never();
+    let _ = never.recv_timeout(time);
+}
+
+#[test]
+fn a_connect_without_an_answer_ends_at_its_limit() {
+    let (url, _, _sockets) = hanging();
+    let client = Client::new(config(&url).with_connect_timeout(SHORT)).unwrap();
+    let error = config_maps(&client).get("a").unwrap_err();
+    assert!(error.is_connect() && error.to_string().contains("no answer from 127.0.0.1"), "{error}");
+    let error = config_maps(&client).watch(&WatchParams::default(), &Stop::new()).unwrap_err();
+    assert!(error.is_connect(), "{error}");
+    // The limit of the call covers connecting.
+    let client = Client::new(config(&url).with_timeout(SHORT)).unwrap();
+    assert!(config_maps(&client).get("a").unwrap_err().is_connect());
+}
+
+#[test]
+fn a_refused_connect_says_where_and_that_nothing_was_sent() {
+    let url = refusing();
+    let error = config_maps(&client(&url)).get("a").unwrap_err();
+    assert!(error.is_connect() && !error.is_io(), "{error}");
+    assert!(error.to_string().contains(url.strip_prefix("http://").unwrap()), "{error}");
+}
+
+#[test]
+fn a_name_without_an_address_is_a_failed_connect() {
+    let error = config_maps(&client("http://nowhere.invalid:1")).get("a").unwrap_err();
+    assert!(error.is_connect() && error.to_string().contains("name lookup failed"), "{error}");
+}
+
+#[test]
+fn headers_that_never_come_end_every_call_at_its_limit() {
+    let server = Server::start(|c| c.serve(|_, _| {}));
+    let api = config_maps(&client_with_timeout(&server, SHORT));
+    assert!(api.get("a").unwrap_err().is_timeout());
+    assert!(api.list(&ListParams::default()).unwrap_err().is_timeout());
+    assert!(api.watch(&WatchParams::default(), &Stop::new()).unwrap_err().is_timeout());
+    // A call that timed out may have been acted on: it is not sent again.
+    assert_eq!(server.seen.try_iter().count(), 3);
+}
+
+#[test]
+fn a_call_has_one_limit_for_all_of_it() {
+    let server = Server::start(|mut c| {
+        c.request();
+        c.stream();
+        // Never silent for long, never done.
+        while c.try_send(b"1\r\n \r\n").is_ok() {
+            pass(SHORT / 5);
+        }
+    });
+    let error = config_maps(&client_with_timeout(&server, SHORT * 2)).get("a").unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+}
+
+#[test]
+fn a_list_may_take_long_but_not_be_silent() {
+    let server = Server::start(|mut c| {
+        let silent = c.request().unwrap().line.contains("limit");
+        c.stream();
+        c.chunk(r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":["#);
+        if silent {
+            return c.closed();
+        }
+        for n in 0..12 {
+            c.chunk(config_map(&format!("c-{n}")) + if n < 11 { "," } else { "]}" });
+            pass(SHORT);
+        }
+        c.last_chunk();
+    });
+    // Its limit is 6 pauses long, the list 12.
+    let api = config_maps(&client_with_timeout(&server, SHORT * 6));
+    assert_eq!(api.list(&ListParams::default()).unwrap().items.len(), 12);
+    let api = config_maps(&client_with_timeout(&server, SHORT));
+    assert!(api.list(&ListParams::default().limit(1)).unwrap_err().is_timeout());
+}
+
+/// This fails if ureq once more changes what its limits mean.
+#[test]
+fn a_watch_outlives_the_limits_of_calls_and_its_own_silence_as_long_as_bytes_come() {
+    let server = Server::start(|mut c| {
+        c.request();
+        c.stream();
+        for n in 0..12 {
+            // Any byte will do, also half a line.
+            let line = event("ADDED", &config_map(&format!("c-{n}")));
+            let (a, b) = line.split_at(line.len() / 2);
+            c.chunk(a);
+            pass(SHORT / 2);
+            c.chunk(b);
+            pass(SHORT / 2);
+        }
+        c.closed();
+    });
+    // Each limit is 6 pauses long, the events 12.
+    let api = config_maps(&client_with_timeout(&server, SHORT * 6));
+    let params = WatchParams::default().silence(SHORT * 6);
+    let mut watch = api.watch(&params, &Stop::new()).unwrap();
+    for _ in 0..12 {
+        assert!(matches!(watch.next(), Some(Ok(WatchEvent::Added(_)))));
+    }
+    let error = watch.next().unwrap().unwrap_err();
+    assert!(error.is_timeout() && error.to_string().contains("silent"), "{error}");
+    assert!(watch.next().is_none());
+}
+
+#[test]
+fn a_watch_is_refused_in_time_though_its_silence_may_be_long() {
+    let file = TokenFile::new("stalls");
+    for code in [503, 401] {
+        let server = Server::start(move |mut c| {
+            c.request();
+            c.send(format!("HTTP/1.1 {code} No\r\nContent-Length: 100\r\n\r\nno, and then"));
+            c.closed();
+        });
+        let config = config(&server.url()).with_timeout(SHORT).with_credentials(file.credentials());
+        let api = config_maps(&Client::new(config).unwrap());
+        let error = api.watch(&WatchParams::default().silence(LONG), &Stop::new()).unwrap_err();
+        assert_eq!(error.code(), Some(code));
+        assert!(error.to_string().contains("no, and then"), "{error}");
+    }
+}
+
+#[test]
+fn a_request_that_the_server_does_not_read_ends_at_its_limit() {
+    let (done, over) = bounded::<()>(0);
+    let server = Server::start(move |_connection| assert!(over.recv().is_err()));
+    let api = config_maps(&client_with_timeout(&server, SHORT));
+    let data = [("k".to_owned(), "x".repeat(32 << 20))].into_iter().collect();
+    let object = ConfigMap { data, ..ConfigMap::default() };
+    let error = api.create(&listwatch::PostParams::default(), &object).unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+    drop(done);
+}
