@@ -56,9 +56,9 @@ struct Queue<K> {
     /// How many notes have left: note number `n` lies at `n - gone`.
     gone: usize,
     holes: usize,
-    /// At this length merging begins: [`BOUND`], but a whole list is taken as it comes.
+    /// Beyond this length merging begins: [`BOUND`], and more where a whole list was taken as it came.
     limit: usize,
-    /// The number of the last note of each object, kept only while merging.
+    /// The number of the last note of each object that waits, while merging.
     last: Option<HashMap<ObjectKey, usize>>,
     closed: bool,
     warned: Option<Instant>,
@@ -87,7 +87,9 @@ impl<K: Resource> Listener<K> {
                 listener.tell(&mut handler, note);
             }
         };
-        let thread = thread::Builder::new().name(format!("lw-{}", self.name)).spawn(run);
+        // A name with a zero byte would panic.
+        let name = format!("lw-{}", self.name).replace('\0', "");
+        let thread = thread::Builder::new().name(name).spawn(run);
         let thread = thread.map_err(|e| Error::new(Kind::Limit, "no thread for a handler").with_source(e))?;
         *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
         Ok(())
@@ -170,7 +172,7 @@ impl<K> Listener<K> {
         let notes = {
             let mut queue = self.lock();
             queue.closed = true;
-            queue.last = None;
+            (queue.holes, queue.last) = (0, None);
             std::mem::take(&mut queue.notes)
         };
         self.filled.notify_all();
@@ -207,9 +209,12 @@ impl<K: Resource> Note<K> {
 }
 
 impl<K: Resource> Queue<K> {
-    /// Takes a whole list as it comes, as it is no longer than the store; merges where more than that waits.
+    /// Takes a whole list as it comes, as it is no longer than the store; merges where more than that waits, until
+    /// little waits.
     fn extend(&mut self, notes: impl Iterator<Item = Note<K>>) {
-        if self.notes.len() < self.limit {
+        let there = self.notes.len();
+        let few = there < BOUND || there + notes.size_hint().0 <= self.limit;
+        if few && self.last.is_none() {
             self.notes.extend(notes.map(Some));
             if self.notes.len() > self.limit {
                 self.limit = self.notes.len() + BOUND;
@@ -245,10 +250,6 @@ impl<K: Resource> Queue<K> {
                     self.holes += 1;
                     Ok(())
                 }
-                (Some(Note::Update { .. }), delete @ Note::Delete(_)) => {
-                    *slot = Some(delete);
-                    Ok(())
-                }
                 (Some(Note::Add { initial, .. }), Note::Update { new: object, .. }) => {
                     *slot = Some(Note::Add { object, initial });
                     Ok(())
@@ -257,7 +258,8 @@ impl<K: Resource> Queue<K> {
                     *slot = Some(Note::Update { old, new });
                     Ok(())
                 }
-                // Behind a delete comes another object of that name.
+                // Behind a delete comes another object of that name. An update before a delete is told, as a handler
+                // with a filter must know whether the object passed it in its last state.
                 (before, note) => {
                     *slot = before;
                     Err(note)
@@ -292,6 +294,11 @@ impl<K: Resource> Queue<K> {
                 Some(note) => {
                     if self.notes.len() < BOUND / 2 {
                         self.calm_down();
+                    } else if let (Some(last), Some(object)) = (&mut self.last, note.object()) {
+                        let key = object.key();
+                        if last.get(&key) == Some(&(self.gone - 1)) {
+                            last.remove(&key);
+                        }
                     }
                     return Some(note);
                 }
@@ -338,9 +345,12 @@ impl<K: Resource> Registration<K> {
     /// # Errors
     /// If that did not happen in time.
     pub fn wait_for_sync(&self, timeout: Duration) -> Result<()> {
-        let deadline = self.clock.now() + timeout;
+        let deadline = self.clock.deadline(timeout);
         if self.listener.synced().wait(&self.clock, deadline, &self.stop) {
             return Ok(());
+        }
+        if self.stop.is_stopped() {
+            return Err(Error::stopped().context(format!("wait for handler {}", self.name())));
         }
         let depth = self.depth();
         let message =
@@ -358,6 +368,8 @@ impl<K: Resource> Registration<K> {
     pub fn remove(self) {
         (self.leave)(&self.listener);
         self.listener.close();
+        // Whoever waits for all handlers no longer waits for this one.
+        self.listener.synced().open();
         self.listener.join();
     }
 }

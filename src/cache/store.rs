@@ -263,9 +263,8 @@ impl<K: Resource> StoreWriter<K> {
             }
             Delta::Delete { key, .. } => Values { out: out(key).into_iter().collect(), put: Vec::new() },
             Delta::Replace { items, unfit, .. } => {
-                let mut values = Values { out: Vec::new(), put: items.iter().map(put).collect() };
-                values.put.extend(unfit.iter().filter_map(out));
-                values
+                let kept = unfit.iter().filter_map(out);
+                Values { out: Vec::new(), put: kept.chain(items.iter().map(put)).collect() }
             }
             Delta::Bookmark(_) | Delta::Resync => Values::default(),
         })
@@ -284,6 +283,7 @@ impl<K: Resource> StoreWriter<K> {
             values.extend(self.values(values.len(), &delta));
         };
         let mut changes = Vec::new();
+        let mut twice = false;
         let state = &mut *state;
         let indexed = match delta {
             Delta::Upsert(object) => {
@@ -321,9 +321,9 @@ impl<K: Resource> StoreWriter<K> {
                     let key = object.key();
                     let old = before.remove(&key);
                     // An object that is twice in a list counts as it came last.
-                    let old = old.or_else(|| state.objects.get(&key).cloned());
-                    compare(old, object.clone(), &mut later);
-                    state.objects.insert(key, object);
+                    let earlier = state.objects.insert(key, object.clone());
+                    twice |= earlier.is_some();
+                    compare(old.or(earlier), object, &mut later);
                 }
                 let gone = before.into_values();
                 changes.extend(gone.map(|object| Change::Deleted { object, final_state_known: false }));
@@ -338,7 +338,10 @@ impl<K: Resource> StoreWriter<K> {
             Delta::Resync => false,
         };
         if indexed {
-            for (index, values) in state.indexes.iter_mut().zip(values) {
+            for (index, mut values) in state.indexes.iter_mut().zip(values) {
+                if twice {
+                    values.put = HashMap::<_, _>::from_iter(values.put).into_iter().collect();
+                }
                 values.out.iter().for_each(|(key, values)| index.take_out(key, values));
                 values.put.into_iter().for_each(|(key, values)| index.put(&key, values));
             }
