@@ -120,8 +120,8 @@ struct Run<'a, K, S> {
     mode: ListMode,
     /// The version to go on from; empty is none.
     version: String,
-    /// When the sink had taken the last list.
-    listed: Instant,
+    /// Whether nothing has come since the last list.
+    fresh: bool,
     /// Whether a list must not ask for a version that was seen, as the server may not have it.
     from_latest: bool,
     /// The version at which a frame could not be read: the second time there, the watch cannot go on.
@@ -219,7 +219,7 @@ impl<K: Resource> Reflector<K> {
             backoff: Backoff::new(),
             mode: self.mode,
             version: String::new(),
-            listed: self.clock.now(),
+            fresh: false,
             from_latest: false,
             broken_at: None,
             ended: false,
@@ -298,8 +298,8 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
                 }
                 Next::List(e) => {
                     self.from_latest = e.is_expired() || e.is_too_large_resource_version();
-                    // A version that is too old is nothing unusual, unless it was listed just now.
-                    if e.is_expired() && self.listed + LONG_ENOUGH < self.reflector.clock.now() {
+                    // A version that is too old is nothing unusual, unless it is still that of the list.
+                    if e.is_expired() && !self.fresh {
                         info!(target: "listwatch::cache", "{}: lists anew: {e}", self.reflector.describe());
                         return true;
                     }
@@ -437,7 +437,7 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
         if self.ended {
             return Err(Error::stopped());
         }
-        self.listed = self.reflector.clock.now();
+        self.fresh = true;
         self.reflector.vitals.edit().synced = true;
         Ok(())
     }
@@ -502,7 +502,8 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
         Next::Watch
     }
 
-    fn progress(&self) {
+    fn progress(&mut self) {
+        self.fresh = false;
         let now = self.reflector.clock.now();
         let mut health = self.reflector.vitals.edit();
         health.events += 1;
