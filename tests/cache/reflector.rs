@@ -3,8 +3,8 @@ use std::sync::Arc;
 use listwatch::cache::{Activity, Delta};
 use listwatch::{ListMode, ListParams, WatchParams};
 
-use crate::script::{broken_frame, expired, next, refused, run, run_with, status};
 use crate::script::{Feed, Running};
+use crate::script::{broken_frame, expired, next, refused, run, run_with, status};
 
 /// Each scenario runs in each mode of listing; what they share is said once, here.
 pub(crate) const MODES: [ListMode; 3] = [ListMode::Paged(2), ListMode::WatchList, ListMode::Cached];
@@ -234,7 +234,8 @@ fn a_version_from_the_future_is_listed_from_the_latest() {
 #[test]
 fn a_server_that_asks_for_time_gets_it() {
     for mode in MODES {
-        let mut busy = listwatch::Status { code: 429, reason: "TooManyRequests".into(), ..Default::default() };
+        let mut busy =
+            listwatch::Status { code: 429, reason: "TooManyRequests".into(), ..Default::default() };
         busy.details.retry_after_seconds = 17;
         let run = run(mode);
         fail_list(&run, mode, "", busy.clone().into());

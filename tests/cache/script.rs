@@ -122,7 +122,9 @@ impl Server {
                 assert_eq!(listing.params, params);
                 listing
             }
-            Request::Watch(watching) => panic!("a list was expected, but this watch came: {:?}", watching.params),
+            Request::Watch(watching) => {
+                panic!("a list was expected, but this watch came: {:?}", watching.params)
+            }
         }
     }
 
@@ -134,7 +136,9 @@ impl Server {
                 assert_eq!(watching.params, params);
                 watching
             }
-            Request::List(listing) => panic!("a watch was expected, but this list came: {:?}", listing.params),
+            Request::List(listing) => {
+                panic!("a watch was expected, but this list came: {:?}", listing.params)
+            }
         }
     }
 
