@@ -73,13 +73,19 @@ impl Clock {
         match &self.0 {
             None => stop.sleep(time),
             Some(_) => {
-                let timer = self.timer(Some(self.now() + time));
+                let timer = self.timer(Some(self.deadline(time)));
                 select! {
                     recv(stop.signal()) -> _ => true,
                     recv(timer.channel()) -> _ => stop.is_stopped(),
                 }
             }
         }
+    }
+
+    /// When `time` will have passed; one that no clock can tell is a century away.
+    pub(crate) fn deadline(&self, time: Duration) -> Instant {
+        const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+        self.now() + time.min(CENTURY)
     }
 
     /// A channel that gets ready at `deadline`, for `select!`; with `None` it never does.

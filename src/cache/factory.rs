@@ -205,7 +205,7 @@ impl InformerFactory {
     /// # Errors
     /// If some have not: the message names each of them, and says why.
     pub fn wait_for_sync(&self, timeout: Duration) -> Result<()> {
-        let deadline = self.client.clock().now() + timeout;
+        let deadline = self.client.clock().deadline(timeout);
         let failed: Vec<_> =
             self.each().iter().filter_map(|informer| informer.wait_until(deadline, timeout).err()).collect();
         match failed.len() {

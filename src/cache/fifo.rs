@@ -105,6 +105,7 @@ impl<K: Resource> Fifo<K> {
                 recv(timer.channel()) -> _ => None,
                 recv(stop.signal()) -> _ => return,
             };
+            drop(timer);
             if let Some(delta) = delta {
                 match delta.key() {
                     Some(key) => failed.retain(|f| f.key != key),
@@ -165,5 +166,214 @@ impl<K> Clone for Fifo<K> {
 impl<K> fmt::Debug for Fifo<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Fifo").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use crossbeam_channel::unbounded;
+
+    use super::super::testing::object;
+    use super::*;
+    use crate::types::ConfigMap;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    fn upsert(text: &str) -> Delta<ConfigMap> {
+        Delta::Upsert(object(text))
+    }
+
+    fn list(version: &str) -> Delta<ConfigMap> {
+        Delta::Replace { items: Vec::new(), unfit: Vec::new(), resource_version: version.into() }
+    }
+
+    fn told(delta: &Delta<ConfigMap>) -> String {
+        match delta {
+            Delta::Upsert(object) => super::super::testing::text(object),
+            Delta::Delete { key, .. } => format!("-{key}"),
+            Delta::Replace { resource_version, .. } => format!("list {resource_version}"),
+            Delta::Bookmark(version) => format!("bookmark {version}"),
+            Delta::Resync => "resync".into(),
+        }
+    }
+
+    #[test]
+    fn what_goes_in_first_comes_out_first() {
+        let (fifo, stop) = (Fifo::bounded(10), Stop::new());
+        for delta in [upsert("a/x@1"), upsert("a/x@2"), list("3"), Delta::Bookmark("4".into()), Delta::Resync]
+        {
+            assert!(fifo.push(delta, &stop));
+        }
+        assert_eq!((fifo.len(), fifo.is_empty()), (5, false));
+        let out: Vec<_> = (0..5).map(|_| told(&fifo.pop(&stop).unwrap())).collect();
+        assert_eq!(out, ["a/x@1", "a/x@2", "list 3", "bookmark 4", "resync"]);
+        assert!(fifo.is_empty());
+    }
+
+    #[test]
+    fn a_full_queue_holds_the_reader_up() {
+        let (fifo, stop) = (Fifo::bounded(2), Stop::new());
+        let (pushed, pushes) = unbounded();
+        let (filling, token) = (fifo.clone(), stop.clone());
+        let fill = move || {
+            for n in 0..5 {
+                assert!(filling.push(upsert(&format!("a/x@{n}")), &token));
+                pushed.send(n).unwrap();
+            }
+        };
+        let thread = thread::Builder::new().spawn(fill).unwrap();
+        for n in 0..5 {
+            // Never more than the two that wait and the one that came out.
+            assert!(fifo.len() <= 2 && pushes.len() <= n + 3);
+            assert_eq!(told(&fifo.pop(&stop).unwrap()), format!("a/x@{n}"));
+        }
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn stop_wakes_both_ends() {
+        for full in [true, false] {
+            let (fifo, stop) = (Fifo::bounded(1), Stop::new());
+            if full {
+                fifo.push(upsert("a/x@1"), &stop);
+            }
+            let (waiting, token) = (fifo.clone(), stop.clone());
+            let wait = move || match full {
+                true => !waiting.push(upsert("a/x@2"), &token),
+                false => waiting.pop(&token).is_none(),
+            };
+            let thread = thread::Builder::new().spawn(wait).unwrap();
+            stop.stop();
+            assert!(thread.join().unwrap());
+        }
+    }
+
+    /// `process` on a thread of its own, which fails on each delta until its name is allowed.
+    struct Processing {
+        fifo: Fifo<ConfigMap>,
+        clock: Clock,
+        stop: Stop,
+        tries: crossbeam_channel::Receiver<String>,
+        allow: crossbeam_channel::Sender<bool>,
+        thread: thread::JoinHandle<()>,
+    }
+
+    fn process() -> Processing {
+        let (fifo, clock, stop) = (Fifo::bounded(10), Clock::manual(), Stop::new());
+        let (tried, tries) = unbounded();
+        let (allow, allowed) = unbounded();
+        let (taking, time, token) = (fifo.clone(), clock.clone(), stop.clone());
+        let run = move || {
+            taking.process(&time, &token, |delta| {
+                tried.send(told(delta)).unwrap();
+                if allowed.recv_timeout(PATIENCE).unwrap() { Ok(()) } else { Err(()) }
+            });
+        };
+        let thread = thread::Builder::new().spawn(run).unwrap();
+        Processing { fifo, clock, stop, tries, allow, thread }
+    }
+
+    impl Processing {
+        /// The next delta must be this one, and succeeds or fails.
+        #[track_caller]
+        fn expect(&self, delta: &str, succeeds: bool) {
+            assert_eq!(self.tries.recv_timeout(PATIENCE).unwrap(), delta);
+            self.allow.send(succeeds).unwrap();
+        }
+
+        /// Lets the wait before the next try pass.
+        fn wait_out(&self) -> Duration {
+            self.clock.wait_for_timers(1);
+            let wait = self.clock.next_timer().unwrap_or_default();
+            self.clock.advance(wait);
+            wait
+        }
+
+        fn push(&self, delta: Delta<ConfigMap>) {
+            self.fifo.push(delta, &self.stop);
+        }
+
+        fn end(self) {
+            self.stop.stop();
+            self.thread.join().unwrap();
+            assert!(self.tries.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_delta_that_failed_is_tried_again_after_twice_the_time() {
+        let run = process();
+        run.push(upsert("a/x@1"));
+        run.expect("a/x@1", false);
+        let mut waits = Vec::new();
+        for _ in 0..13 {
+            waits.push(run.wait_out().as_millis());
+            run.expect("a/x@1", false);
+        }
+        assert_eq!(waits, [5, 10, 20, 40, 80, 160, 320, 640, 1280, 2560, 5120, 10000, 10000]);
+        run.wait_out();
+        run.expect("a/x@1", true);
+        run.push(upsert("a/y@2"));
+        run.expect("a/y@2", true);
+        assert_eq!(run.clock.next_timer(), None);
+        run.end();
+    }
+
+    #[test]
+    fn what_comes_later_is_not_held_up_by_an_object_that_failed() {
+        let run = process();
+        run.push(upsert("a/x@1"));
+        run.expect("a/x@1", false);
+        run.push(upsert("a/y@2"));
+        run.expect("a/y@2", true);
+        run.wait_out();
+        run.expect("a/x@1", true);
+        run.end();
+    }
+
+    #[test]
+    fn a_newer_delta_takes_the_place_of_one_that_failed() {
+        let run = process();
+        run.push(upsert("a/x@1"));
+        run.expect("a/x@1", false);
+        run.push(upsert("a/x@2"));
+        run.expect("a/x@2", false);
+        run.push(Delta::Delete { key: "a/x".parse().unwrap(), object: None });
+        run.expect("-a/x", true);
+        run.push(upsert("a/y@3"));
+        run.expect("a/y@3", true);
+        run.clock.advance(Duration::from_secs(60));
+        run.end();
+    }
+
+    #[test]
+    fn a_list_takes_the_place_of_all_that_failed_and_a_bookmark_does_not() {
+        let run = process();
+        run.push(upsert("a/x@1"));
+        run.expect("a/x@1", false);
+        run.push(Delta::Bookmark("2".into()));
+        run.expect("bookmark 2", true);
+        run.wait_out();
+        run.expect("a/x@1", false);
+        run.push(list("3"));
+        run.expect("list 3", false);
+        // A list holds up what is behind it.
+        run.push(upsert("a/y@4"));
+        run.wait_out();
+        run.expect("list 3", true);
+        run.expect("a/y@4", true);
+        run.clock.advance(Duration::from_secs(60));
+        run.end();
+    }
+
+    #[test]
+    fn stop_ends_it_while_a_list_waits_to_be_tried_again() {
+        let run = process();
+        run.push(list("1"));
+        run.expect("list 1", false);
+        run.clock.wait_for_timers(1);
+        run.end();
     }
 }

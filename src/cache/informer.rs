@@ -111,8 +111,8 @@ impl HandlerOptions {
         self
     }
 
-    /// Tell all objects again, as changes without a difference, each time this long has passed; by default as often
-    /// as the informer does, which is never.
+    /// Tell all objects again, as changes without a difference, each time this long has passed, or never for zero; by
+    /// default as often as the informer does, which is never.
     pub fn resync(mut self, period: Duration) -> Self {
         self.resync = Some(period);
         self
@@ -138,38 +138,39 @@ impl<K: Resource> Informer<K> {
     /// If the system has no thread left.
     pub fn start(&self, stop: &Stop) -> Result<()> {
         let shared = &self.shared;
+        let name = self.short_name();
         let mut distribute = shared.lock();
         let Some(writer) = distribute.writer.take() else { return Ok(()) };
-        let resource = shared.reflector.describe();
-        let name = resource.split(' ').next().unwrap_or_default();
-        let spawn = |role: &str, run: Box<dyn FnOnce() + Send>| {
-            let spawned = thread::Builder::new().name(format!("lw-{role}-{name}")).spawn(run);
-            spawned.map_err(|e| Error::new(Kind::Limit, "no thread for an informer").with_source(e))
-        };
-        let link = {
-            let own = shared.stop.clone();
-            stop.on_stop(move || own.stop())
-        };
-        let applying = shared.clone();
-        let apply = spawn("apply", Box::new(move || applying.apply(writer)))?;
-        distribute.threads.push(apply);
-        let reading = shared.clone();
-        let read = spawn(
-            "read",
-            Box::new(move || {
-                let _link = link;
-                let Shared { fifo, store, stop, .. } = &*reading;
-                reading.reflector.run(stop, &mut FifoSink { fifo, store, stop });
-            }),
-        );
-        match read {
-            Ok(read) => distribute.threads.push(read),
-            Err(e) => {
-                shared.stop.stop();
-                return Err(e);
+        let own = shared.stop.clone();
+        let link = stop.on_stop(move || own.stop());
+        let (applying, reading) = (shared.clone(), shared.clone());
+        let roles: [(_, Box<dyn FnOnce() + Send>); 2] = [
+            ("apply", Box::new(move || applying.apply(writer))),
+            (
+                "read",
+                Box::new(move || {
+                    let _link = link;
+                    let Shared { fifo, store, stop, .. } = &*reading;
+                    reading.reflector.run(stop, &mut FifoSink { fifo, store, stop });
+                }),
+            ),
+        ];
+        for (role, run) in roles {
+            match thread::Builder::new().name(format!("lw-{role}-{name}")).spawn(run) {
+                Ok(thread) => distribute.threads.push(thread),
+                Err(e) => {
+                    // It cannot be started again.
+                    shared.stop.stop();
+                    return Err(Error::new(Kind::Limit, "no thread for an informer").with_source(e));
+                }
             }
         }
         Ok(())
+    }
+
+    /// `pods`, for names of threads, in which a zero byte would panic.
+    fn short_name(&self) -> String {
+        self.describe().split(' ').next().unwrap_or_default().replace('\0', "")
     }
 
     /// Adds a handler, at any time: see the contract for what it is told first.
@@ -190,16 +191,15 @@ impl<K: Resource> Informer<K> {
         handler: impl Handler<K>,
     ) -> Result<Registration<K>> {
         let shared = &self.shared;
+        let resource = self.short_name();
         let mut distribute = shared.lock();
         if shared.stop.is_stopped() {
             return Err(Error::stopped().context("add a handler to an informer"));
         }
         distribute.named += 1;
-        let name = options.name.unwrap_or_else(|| {
-            let resource = shared.reflector.describe();
-            format!("{}-{}", resource.split(' ').next().unwrap_or_default(), distribute.named)
-        });
-        let listener = Listener::new(name, options.resync.or(shared.resync), shared.clock.clone());
+        let name = options.name.unwrap_or_else(|| format!("{resource}-{}", distribute.named));
+        let resync = options.resync.or(shared.resync).filter(|period| !period.is_zero());
+        let listener = Listener::new(name, resync, shared.clock.clone());
         listener.start(handler)?;
         if shared.synced.is_open() {
             let there = shared.store.list().into_iter().map(|object| Note::Add { object, initial: true });
@@ -249,7 +249,7 @@ impl<K: Resource> Informer<K> {
     /// # Errors
     /// If that did not happen in time: the message says why, as far as is known.
     pub fn wait_for_sync(&self, timeout: Duration) -> Result<()> {
-        self.wait_until(self.shared.clock.now() + timeout, timeout)
+        self.wait_until(self.shared.clock.deadline(timeout), timeout)
     }
 
     pub(super) fn wait_until(&self, deadline: Instant, timeout: Duration) -> Result<()> {
@@ -334,7 +334,7 @@ impl<K: Resource> Shared<K> {
     fn apply(&self, mut writer: StoreWriter<K>) {
         let mut resyncs = Resyncs::default();
         while !self.stop.is_stopped() {
-            let timer = self.clock.timer(resyncs.next(&self.lock().listeners, self.clock.now()));
+            let timer = self.clock.timer(resyncs.next(&self.lock().listeners, &self.clock));
             let delta = select! {
                 recv(self.fifo.receiver()) -> delta => delta.ok(),
                 recv(timer.channel()) -> _ => None,
@@ -345,7 +345,7 @@ impl<K: Resource> Shared<K> {
                 Some(Delta::Resync) => self.resync(|_| true),
                 Some(delta) => self.store(&mut writer, delta),
                 None => {
-                    let due = resyncs.due(self.clock.now());
+                    let due = resyncs.due(&self.clock);
                     self.resync(|period| due.contains(&period));
                 }
             }
@@ -389,22 +389,23 @@ struct Resyncs(Vec<(Duration, Instant)>);
 
 impl Resyncs {
     /// Keeps the periods of these listeners, and says when the first is over.
-    fn next<K>(&mut self, listeners: &[Arc<Listener<K>>], now: Instant) -> Option<Instant> {
+    fn next<K>(&mut self, listeners: &[Arc<Listener<K>>], clock: &Clock) -> Option<Instant> {
         let periods: Vec<_> = listeners.iter().filter_map(|l| l.resync).collect();
         self.0.retain(|(period, _)| periods.contains(period));
         for period in periods {
             if !self.0.iter().any(|(other, _)| *other == period) {
-                self.0.push((period, now + period));
+                self.0.push((period, clock.deadline(period)));
             }
         }
         self.0.iter().map(|(_, at)| *at).min()
     }
 
     /// The periods that are over, and begin again.
-    fn due(&mut self, now: Instant) -> Vec<Duration> {
+    fn due(&mut self, clock: &Clock) -> Vec<Duration> {
+        let now = clock.now();
         let due = self.0.iter_mut().filter(|(_, at)| *at <= now);
         due.map(|(period, at)| {
-            *at = now + *period;
+            *at = clock.deadline(*period);
             *period
         })
         .collect()
@@ -441,8 +442,8 @@ impl<K: Resource> InformerBuilder<K> {
         self
     }
 
-    /// Tell handlers all objects again each time this long has passed. Off by default: it finds nothing that was
-    /// missed, as the server is not asked.
+    /// Tell handlers all objects again each time this long has passed. Off by default, and for zero: it finds nothing
+    /// that was missed, as the server is not asked.
     #[must_use]
     pub fn resync(mut self, period: Duration) -> Self {
         self.resync = Some(period);

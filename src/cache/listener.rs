@@ -56,9 +56,9 @@ struct Queue<K> {
     /// How many notes have left: note number `n` lies at `n - gone`.
     gone: usize,
     holes: usize,
-    /// At this length merging begins: [`BOUND`], but a whole list is taken as it comes.
+    /// Beyond this length merging begins: [`BOUND`], and more where a whole list was taken as it came.
     limit: usize,
-    /// The number of the last note of each object, kept only while merging.
+    /// The number of the last note of each object that waits, while merging.
     last: Option<HashMap<ObjectKey, usize>>,
     closed: bool,
     warned: Option<Instant>,
@@ -87,7 +87,9 @@ impl<K: Resource> Listener<K> {
                 listener.tell(&mut handler, note);
             }
         };
-        let thread = thread::Builder::new().name(format!("lw-{}", self.name)).spawn(run);
+        // A name with a zero byte would panic.
+        let name = format!("lw-{}", self.name).replace('\0', "");
+        let thread = thread::Builder::new().name(name).spawn(run);
         let thread = thread.map_err(|e| Error::new(Kind::Limit, "no thread for a handler").with_source(e))?;
         *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
         Ok(())
@@ -170,7 +172,7 @@ impl<K> Listener<K> {
         let notes = {
             let mut queue = self.lock();
             queue.closed = true;
-            queue.last = None;
+            (queue.holes, queue.last) = (0, None);
             std::mem::take(&mut queue.notes)
         };
         self.filled.notify_all();
@@ -207,9 +209,12 @@ impl<K: Resource> Note<K> {
 }
 
 impl<K: Resource> Queue<K> {
-    /// Takes a whole list as it comes, as it is no longer than the store; merges where more than that waits.
+    /// Takes a whole list as it comes, as it is no longer than the store; merges where more than that waits, until
+    /// little waits.
     fn extend(&mut self, notes: impl Iterator<Item = Note<K>>) {
-        if self.notes.len() < self.limit {
+        let there = self.notes.len();
+        let few = there < BOUND || there + notes.size_hint().0 <= self.limit;
+        if few && self.last.is_none() {
             self.notes.extend(notes.map(Some));
             if self.notes.len() > self.limit {
                 self.limit = self.notes.len() + BOUND;
@@ -245,10 +250,6 @@ impl<K: Resource> Queue<K> {
                     self.holes += 1;
                     Ok(())
                 }
-                (Some(Note::Update { .. }), delete @ Note::Delete(_)) => {
-                    *slot = Some(delete);
-                    Ok(())
-                }
                 (Some(Note::Add { initial, .. }), Note::Update { new: object, .. }) => {
                     *slot = Some(Note::Add { object, initial });
                     Ok(())
@@ -257,7 +258,8 @@ impl<K: Resource> Queue<K> {
                     *slot = Some(Note::Update { old, new });
                     Ok(())
                 }
-                // Behind a delete comes another object of that name.
+                // Behind a delete comes another object of that name. An update before a delete is told, as a handler
+                // with a filter must know whether the object passed it in its last state.
                 (before, note) => {
                     *slot = before;
                     Err(note)
@@ -292,6 +294,11 @@ impl<K: Resource> Queue<K> {
                 Some(note) => {
                     if self.notes.len() < BOUND / 2 {
                         self.calm_down();
+                    } else if let (Some(last), Some(object)) = (&mut self.last, note.object()) {
+                        let key = object.key();
+                        if last.get(&key) == Some(&(self.gone - 1)) {
+                            last.remove(&key);
+                        }
                     }
                     return Some(note);
                 }
@@ -338,9 +345,12 @@ impl<K: Resource> Registration<K> {
     /// # Errors
     /// If that did not happen in time.
     pub fn wait_for_sync(&self, timeout: Duration) -> Result<()> {
-        let deadline = self.clock.now() + timeout;
+        let deadline = self.clock.deadline(timeout);
         if self.listener.synced().wait(&self.clock, deadline, &self.stop) {
             return Ok(());
+        }
+        if self.stop.is_stopped() {
+            return Err(Error::stopped().context(format!("wait for handler {}", self.name())));
         }
         let depth = self.depth();
         let message =
@@ -358,6 +368,8 @@ impl<K: Resource> Registration<K> {
     pub fn remove(self) {
         (self.leave)(&self.listener);
         self.listener.close();
+        // Whoever waits for all handlers no longer waits for this one.
+        self.listener.synced().open();
         self.listener.join();
     }
 }
@@ -365,5 +377,371 @@ impl<K: Resource> Registration<K> {
 impl<K: Resource> fmt::Debug for Registration<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Registration").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use crossbeam_channel::{Receiver, Sender, unbounded};
+
+    use super::super::testing::{Dice, build, object, text};
+    use super::*;
+    use crate::types::ConfigMap;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// Tells what it is told, and waits in its first call until it is let go.
+    struct Recorder {
+        calls: Sender<String>,
+        gate: Option<Receiver<()>>,
+    }
+
+    impl Recorder {
+        fn call(&mut self, call: String) {
+            self.calls.send(call).unwrap();
+            if let Some(gate) = self.gate.take() {
+                gate.recv_timeout(PATIENCE).unwrap();
+            }
+        }
+    }
+
+    impl Handler<ConfigMap> for Recorder {
+        fn on_add(&mut self, object: &Arc<ConfigMap>, initial: bool) {
+            self.call(format!("{}{}", if initial { "=" } else { "+" }, text(object)));
+        }
+        fn on_update(&mut self, old: &Arc<ConfigMap>, new: &Arc<ConfigMap>) {
+            self.call(format!("{}→{}", text(old), text(new)));
+        }
+        fn on_delete(&mut self, deleted: &Deleted<ConfigMap>) {
+            self.call(format!(
+                "{}{}",
+                if deleted.final_state_known { "-" } else { "?" },
+                text(&deleted.object)
+            ));
+        }
+    }
+
+    fn add(at: &str) -> Note<ConfigMap> {
+        Note::Add { object: object(at), initial: false }
+    }
+
+    fn update(old: &str, new: &str) -> Note<ConfigMap> {
+        Note::Update { old: object(old), new: object(new) }
+    }
+
+    fn delete(at: &str) -> Note<ConfigMap> {
+        Note::Delete(Deleted { object: object(at), final_state_known: true })
+    }
+
+    /// A listener whose handler waits in its first call, which is about `a/first`.
+    fn blocked() -> (Arc<Listener<ConfigMap>>, Receiver<String>, Sender<()>) {
+        let listener = Listener::new("test".into(), None, Clock::manual());
+        let (calls, told) = unbounded();
+        let (go, gate) = unbounded();
+        listener.start(Recorder { calls, gate: Some(gate) }).unwrap();
+        listener.push([add("a/first@0")].into_iter());
+        assert_eq!(told.recv_timeout(PATIENCE).unwrap(), "+a/first@0");
+        (listener, told, go)
+    }
+
+    fn push(listener: &Listener<ConfigMap>, note: Note<ConfigMap>) {
+        listener.push([note].into_iter());
+    }
+
+    /// Fills the queue up to where merging begins.
+    fn fill(listener: &Listener<ConfigMap>) {
+        for n in 0..BOUND {
+            push(listener, add(&format!("fill/{n}@1")));
+        }
+    }
+
+    /// Lets the handler go on, ends it behind all that waits, and gives what it was told after the filling.
+    fn told_after(
+        listener: &Arc<Listener<ConfigMap>>,
+        told: &Receiver<String>,
+        go: &Sender<()>,
+    ) -> Vec<String> {
+        push(listener, Note::InitialEnd);
+        go.send(()).unwrap();
+        assert!(listener.synced().wait(&Clock::system(), Clock::system().deadline(PATIENCE), &Stop::new()));
+        listener.close();
+        listener.join();
+        told.try_iter().filter(|call| !call.contains("fill/")).collect()
+    }
+
+    #[test]
+    fn notes_are_told_as_they_come_while_few_wait() {
+        let (listener, told, go) = blocked();
+        let notes =
+            [add("a/x@1"), update("a/x@1", "a/x@2"), update("a/x@2", "a/x@3"), delete("a/x@4"), add("a/x@5")];
+        listener.push(notes.into_iter());
+        assert_eq!(listener.depth(), 5);
+        let calls = told_after(&listener, &told, &go);
+        assert_eq!(calls, ["+a/x@1", "a/x@1→a/x@2", "a/x@2→a/x@3", "-a/x@4", "+a/x@5"]);
+    }
+
+    #[test]
+    fn notes_of_one_object_are_merged_while_many_wait() {
+        let (listener, told, go) = blocked();
+        fill(&listener);
+        let depth = listener.depth();
+        for (note, more) in [
+            (update("a/two@1", "a/two@2"), 1),
+            (update("a/two@2", "a/two@3"), 1),
+            (add("a/new@4"), 2),
+            (update("a/new@4", "a/new@5"), 2),
+            (add("a/brief@6"), 3),
+            (update("a/brief@6", "a/brief@7"), 3),
+            (delete("a/brief@8"), 2),
+            (update("a/gone@1", "a/gone@9"), 3),
+            (update("a/gone@9", "a/gone@10"), 3),
+            (delete("a/gone@11"), 4),
+            (delete("a/back@12"), 5),
+            (add("a/back@13"), 6),
+            (update("a/back@13", "a/back@14"), 6),
+            (delete("a/twice@15"), 7),
+            (add("a/twice@16"), 8),
+            (delete("a/twice@17"), 7),
+            (add("a/twice@18"), 8),
+        ] {
+            push(&listener, note);
+            assert_eq!(listener.depth(), depth + more);
+        }
+        assert_eq!(
+            told_after(&listener, &told, &go),
+            [
+                "a/two@1→a/two@3",
+                "+a/new@5",
+                "a/gone@1→a/gone@10",
+                "-a/gone@11",
+                "-a/back@12",
+                "+a/back@14",
+                "-a/twice@15",
+                "+a/twice@18"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_merged_addition_keeps_its_initial_flag() {
+        let (listener, told, go) = blocked();
+        fill(&listener);
+        push(&listener, Note::Add { object: object("a/x@1"), initial: true });
+        push(&listener, update("a/x@1", "a/x@2"));
+        assert_eq!(told_after(&listener, &told, &go), ["=a/x@2"]);
+    }
+
+    #[test]
+    fn a_million_updates_wait_as_one_for_each_object() {
+        let (listener, told, go) = blocked();
+        let keys: Vec<_> = (0..100).map(|n| ObjectKey::namespaced("a", &n.to_string())).collect();
+        let mut last: Vec<_> = keys.iter().map(|key| Arc::new(build(key, "0", "u"))).collect();
+        for n in 1..=1_000_000_u32 {
+            let at = n as usize % 100;
+            let new = Arc::new(build(&keys[at], &n.to_string(), "u"));
+            let old = std::mem::replace(&mut last[at], new.clone());
+            push(&listener, Note::Update { old, new });
+        }
+        assert!(listener.depth() <= BOUND + 100, "{}", listener.depth());
+        let mut states = BTreeMap::new();
+        for call in told_after(&listener, &told, &go) {
+            let (old, new) = call.split_once('→').unwrap();
+            let key = old.split_once('@').unwrap().0.to_owned();
+            assert_eq!(states.insert(key, new.to_owned()).as_deref().unwrap_or(old), old);
+        }
+        assert_eq!(
+            states.into_values().collect::<std::collections::BTreeSet<_>>(),
+            last.iter().map(|o| text(o)).collect()
+        );
+    }
+
+    #[test]
+    fn objects_that_come_and_go_take_no_room() {
+        let (listener, told, go) = blocked();
+        fill(&listener);
+        for n in 0..100_000 {
+            push(&listener, add(&format!("a/{n}@1")));
+            push(&listener, delete(&format!("a/{n}@2")));
+            let queue = listener.lock();
+            assert!(queue.notes.len() <= 3 * BOUND && queue.last.as_ref().unwrap().len() <= 2 * BOUND);
+        }
+        assert_eq!(listener.depth(), BOUND);
+        assert_eq!(told_after(&listener, &told, &go), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_queue_that_never_gets_short_remembers_only_what_waits() {
+        let mut queue = queue();
+        queue.extend((0..BOUND as u64).map(|n| add(&format!("fill/{n}@1"))));
+        for n in 0..100_000 {
+            queue.extend([add(&format!("a/{n}@1"))].into_iter());
+            assert!(queue.pop().is_some());
+        }
+        assert!(queue.last.as_ref().unwrap().len() <= BOUND);
+    }
+
+    #[test]
+    fn lists_that_come_again_and_again_are_merged() {
+        let (listener, told, go) = blocked();
+        let all: Vec<_> = (0..5000).map(|n| object(&format!("a/{n}@1"))).collect();
+        for _ in 0..50 {
+            listener.push(all.iter().cloned().map(Note::resync));
+        }
+        assert!(listener.depth() <= all.len() + 2 * BOUND, "{}", listener.depth());
+        assert!(told_after(&listener, &told, &go).len() >= all.len());
+    }
+
+    #[test]
+    fn a_whole_list_is_taken_as_it_comes_without_a_look_at_each_object() {
+        let mut queue = queue();
+        queue.extend((0..5000).map(|n| add(&format!("a/{n}@1"))));
+        queue.extend([update("a/1@1", "a/1@2")].into_iter());
+        assert!(queue.last.is_none());
+        assert_eq!(queue.notes.len(), 5001);
+    }
+
+    #[test]
+    fn a_burst_leaves_no_room_taken() {
+        let mut queue = queue();
+        queue.extend((0..100_000).map(|n| add(&format!("a/{n}@1"))));
+        while queue.pop().is_some() {}
+        assert!(queue.notes.capacity() <= 4 * BOUND && queue.limit == BOUND && queue.last.is_none());
+    }
+
+    #[test]
+    fn a_handler_that_panics_is_called_with_the_next() {
+        struct Panics(Sender<String>);
+        impl Handler<ConfigMap> for Panics {
+            fn on_add(&mut self, object: &Arc<ConfigMap>, _: bool) {
+                self.0.send(text(object)).unwrap();
+                panic!("in on_add");
+            }
+            fn on_delete(&mut self, deleted: &Deleted<ConfigMap>) {
+                self.0.send(text(&deleted.object)).unwrap();
+                panic!("in on_delete");
+            }
+        }
+        let listener = Listener::new("test".into(), None, Clock::manual());
+        let (calls, told) = unbounded();
+        listener.start(Panics(calls)).unwrap();
+        listener.push([add("a/x@1"), delete("a/x@2"), add("a/y@3")].into_iter());
+        let calls: Vec<_> = (0..3).map(|_| told.recv_timeout(PATIENCE).unwrap()).collect();
+        assert_eq!(calls, ["a/x@1", "a/x@2", "a/y@3"]);
+        listener.close();
+        listener.join();
+    }
+
+    #[test]
+    fn a_closed_listener_is_empty_and_takes_nothing() {
+        let (listener, told, go) = blocked();
+        fill(&listener);
+        push(&listener, add("a/x@1"));
+        push(&listener, delete("a/x@2"));
+        listener.close();
+        assert_eq!(listener.depth(), 0);
+        push(&listener, add("a/y@1"));
+        assert_eq!(listener.depth(), 0);
+        go.send(()).unwrap();
+        listener.join();
+        assert!(told.is_empty());
+    }
+
+    fn queue() -> Queue<ConfigMap> {
+        Queue {
+            notes: VecDeque::new(),
+            gone: 0,
+            holes: 0,
+            limit: BOUND,
+            last: None,
+            closed: false,
+            warned: None,
+        }
+    }
+
+    /// What a handler and the store know of each object, by what each was told.
+    #[derive(Default)]
+    struct Model(BTreeMap<ObjectKey, Arc<ConfigMap>>);
+
+    impl Model {
+        fn tell(&mut self, note: &Note<ConfigMap>, seed: u64) {
+            match note {
+                Note::Add { object, .. } => {
+                    let before = self.0.insert(object.key(), object.clone());
+                    assert!(before.is_none(), "seed {seed}: {} is added twice", object.key());
+                }
+                Note::Update { old, new } => {
+                    let before = self.0.insert(new.key(), new.clone()).unwrap();
+                    assert_eq!(text(&before), text(old), "seed {seed}: not what was told last");
+                    assert_eq!(old.uid(), new.uid(), "seed {seed}");
+                }
+                Note::Delete(deleted) => {
+                    let before = self.0.remove(&deleted.object.key()).unwrap();
+                    assert_eq!(before.uid(), deleted.object.uid(), "seed {seed}: another one is deleted");
+                }
+                Note::InitialEnd => {}
+            }
+        }
+    }
+
+    #[test]
+    fn a_handler_knows_in_the_end_what_the_store_holds_however_slow_it_was() {
+        for seed in 1..60 {
+            let mut dice = Dice(seed * 7919);
+            let (mut queue, mut store, mut handler) = (queue(), Model::default(), Model::default());
+            let objects = [30, 600, 3000][seed as usize % 3];
+            let mut version = 0;
+            for _ in 0..4000 {
+                version += 1;
+                let notes: Vec<_> = match dice.roll(400) {
+                    // all at once, as a list or a resync does
+                    0 => store.0.values().cloned().map(Note::resync).collect(),
+                    _ => {
+                        let key = ObjectKey::namespaced("a", &dice.roll(objects).to_string());
+                        let (version, uid) = (version.to_string(), version.to_string());
+                        match (store.0.get(&key).cloned(), dice.roll(4)) {
+                            (None, _) => {
+                                vec![Note::Add {
+                                    object: Arc::new(build(&key, &version, &uid)),
+                                    initial: false,
+                                }]
+                            }
+                            (Some(old), 0) => {
+                                vec![Note::Delete(Deleted { object: old, final_state_known: false })]
+                            }
+                            (Some(old), 1) => vec![
+                                Note::Delete(Deleted { object: old, final_state_known: false }),
+                                Note::Add { object: Arc::new(build(&key, &version, &uid)), initial: false },
+                            ],
+                            (Some(old), _) => {
+                                let new = Arc::new(build(&key, &version, old.uid()));
+                                vec![Note::Update { old, new }]
+                            }
+                        }
+                    }
+                };
+                notes.iter().for_each(|note| store.tell(note, seed));
+                queue.extend(notes.into_iter());
+                // Fast, slow or asleep, in turns.
+                let pops = match (version / 700) % 3 {
+                    0 => dice.roll(2),
+                    1 => 0,
+                    _ => dice.roll(5),
+                };
+                for _ in 0..pops {
+                    queue.pop().iter().for_each(|note| handler.tell(note, seed));
+                }
+                let waiting = queue.notes.iter().flatten().count();
+                assert_eq!(waiting, queue.notes.len() - queue.holes, "seed {seed}");
+                assert!(waiting <= 2 * BOUND + 3 * objects as usize, "seed {seed}: {waiting}");
+            }
+            while let Some(note) = queue.pop() {
+                handler.tell(&note, seed);
+            }
+            let [knows, holds] =
+                [handler, store].map(|model| model.0.values().map(|o| text(o)).collect::<Vec<_>>());
+            assert_eq!(knows, holds, "seed {seed}");
+        }
     }
 }

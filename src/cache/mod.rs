@@ -11,6 +11,8 @@ mod listener;
 mod lister;
 mod reflector;
 mod store;
+#[cfg(test)]
+mod testing;
 
 pub use factory::InformerFactory;
 pub use fifo::{Delta, Fifo};

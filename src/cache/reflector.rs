@@ -1,9 +1,10 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use log::{debug, info, warn};
+use log::{debug, error, info, warn};
 
 use super::fifo::{Delta, Fifo};
 use super::health::{Activity, Health, Vitals};
@@ -12,7 +13,7 @@ use super::store::Store;
 use crate::backoff::Backoff;
 use crate::client::{ListParams, WatchParams};
 use crate::clock::Clock;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Unfit};
 use crate::object::{ObjectKey, Resource};
 use crate::stop::Stop;
 use crate::wire::{Bookmark, WatchEvent};
@@ -119,12 +120,14 @@ struct Run<'a, K, S> {
     mode: ListMode,
     /// The version to go on from; empty is none.
     version: String,
-    /// When the last list was finished.
-    listed: Instant,
+    /// Whether nothing has come since the last list.
+    fresh: bool,
     /// Whether a list must not ask for a version that was seen, as the server may not have it.
     from_latest: bool,
     /// The version at which a frame could not be read: the second time there, the watch cannot go on.
     broken_at: Option<String>,
+    /// The sink has had enough.
+    ended: bool,
 }
 
 impl<K: Resource> Reflector<K> {
@@ -182,7 +185,8 @@ impl<K: Resource> Reflector<K> {
         self
     }
 
-    /// Changes each object before it is kept: to drop what the program does not need. Must keep the metadata.
+    /// Changes each object before it is kept: to drop what the program does not need. Must keep the metadata. An
+    /// object that it panics on counts as one that does not fit the type.
     #[must_use]
     pub fn transform(mut self, f: impl Fn(K) -> K + Send + Sync + 'static) -> Self {
         self.transform = Some(Arc::new(f));
@@ -215,19 +219,46 @@ impl<K: Resource> Reflector<K> {
             backoff: Backoff::new(),
             mode: self.mode,
             version: String::new(),
-            listed: self.clock.now(),
+            fresh: false,
             from_latest: false,
             broken_at: None,
+            ended: false,
         };
-        while run.cycle() {}
+        loop {
+            match catch_unwind(AssertUnwindSafe(|| run.cycle())) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(_)
+                    if run
+                        .fail(&Error::decode("code of the type or of the source panicked"), "lists anew") =>
+                {
+                    break;
+                }
+                Err(_) => {}
+            }
+        }
         self.vitals.edit().activity = Activity::Stopped;
     }
 
-    fn transformed(&self, object: K) -> Arc<K> {
-        Arc::new(match &self.transform {
-            Some(transform) => transform(object),
-            None => object,
-        })
+    fn transformed(&self, object: K) -> Result<Arc<K>> {
+        let Some(transform) = &self.transform else { return Ok(Arc::new(object)) };
+        let unfit = Unfit {
+            kind: "object".into(),
+            key: object.key(),
+            uid: object.uid().to_owned(),
+            resource_version: object.resource_version().to_owned(),
+            deleted: false,
+        };
+        let transformed = catch_unwind(AssertUnwindSafe(|| transform(object)));
+        transformed.map(Arc::new).map_err(|_| Error::unfit_object(unfit, "the transform panicked on it"))
+    }
+
+    fn tell(&self, e: &Error) {
+        self.vitals.failed(e, self.clock.now());
+        let told = self.on_error.as_ref().map(|f| catch_unwind(AssertUnwindSafe(|| f(e))));
+        if let Some(Err(_)) = told {
+            error!(target: "listwatch::cache", "{}: on_error panicked", self.describe());
+        }
     }
 
     fn list_params(&self) -> ListParams {
@@ -244,7 +275,7 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
     fn cycle(&mut self) -> bool {
         let mut events = match self.initial() {
             Ok(events) => events,
-            Err(_) if self.stop.is_stopped() => return false,
+            Err(_) if self.ended || self.stop.is_stopped() => return false,
             Err(e) => return self.note_list_failure(e),
         };
         loop {
@@ -267,8 +298,8 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
                 }
                 Next::List(e) => {
                     self.from_latest = e.is_expired() || e.is_too_large_resource_version();
-                    // A version that is too old is nothing unusual, unless it was listed just now.
-                    if e.is_expired() && self.listed + LONG_ENOUGH < self.reflector.clock.now() {
+                    // A version that is too old is nothing unusual, unless it is still that of the list.
+                    if e.is_expired() && !self.fresh {
                         info!(target: "listwatch::cache", "{}: lists anew: {e}", self.reflector.describe());
                         return true;
                     }
@@ -282,7 +313,13 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
     fn initial(&mut self) -> Result<Option<Events<K>>> {
         self.activity(Activity::Listing { items: 0 });
         match self.mode {
-            ListMode::WatchList => self.watch_list().map(Some),
+            ListMode::WatchList => match self.watch_list() {
+                Err(e) if self.mode != ListMode::WatchList => {
+                    info!(target: "listwatch::cache", "{}: lists in pages from now on: {e}", self.reflector.describe());
+                    self.initial()
+                }
+                listed => listed.map(Some),
+            },
             ListMode::Paged(limit) => self.list(limit).map(|()| None),
             ListMode::Cached => self.list(0).map(|()| None),
         }
@@ -296,12 +333,12 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
             params = params.resource_version(if self.version.is_empty() { "0" } else { &self.version });
         }
         let (mut items, mut unfit) = (Vec::new(), Vec::new());
-        let mut pages = 0;
+        let mut again = true;
         loop {
             let sink = &*self.sink;
             let listed = reflector.source.list(&params, self.stop, &mut |item| {
-                match item {
-                    Ok(object) => items.push(keep_known(reflector, sink, object)),
+                match item.and_then(|object| keep_known(reflector, sink, object)) {
+                    Ok(object) => items.push(object),
                     Err(e) => unfit.push(note_unfit(reflector, &e).ok_or(e)?),
                 }
                 if items.len() % 1000 == 0 {
@@ -311,24 +348,22 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
             });
             match listed {
                 Ok(meta) if meta.resource_version.is_empty() => {
-                    return Err(Error::decode("the list has no resourceVersion, so it cannot be watched"));
+                    return Err(no_version());
                 }
                 Ok(meta) if meta.continue_token.is_empty() => {
                     return self.replace(items, unfit, meta.resource_version);
                 }
                 Ok(meta) => params = params.continue_token(meta.continue_token),
                 // The state that the pages are of is gone: once more, in one piece.
-                Err(e) if e.is_expired() && pages > 0 => {
-                    debug!(target: "listwatch::cache", "{}: page {} has expired", reflector.describe(), pages + 1);
+                Err(e) if e.is_expired() && !params.continue_token.is_empty() && again => {
+                    debug!(target: "listwatch::cache", "{}: lists in one piece: {e}", reflector.describe());
                     params = reflector.list_params();
-                    pages = 0;
+                    again = false;
                     items.clear();
                     unfit.clear();
-                    continue;
                 }
                 Err(e) => return Err(e),
             }
-            pages += 1;
         }
     }
 
@@ -338,27 +373,50 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
         let from = if self.from_latest { "" } else { &self.version };
         let params = reflector.watch_params().initial_events().resource_version(from);
         let listed = self.open(params).and_then(|mut events| {
-            let (mut items, mut unfit) = (BTreeMap::new(), Vec::new());
+            let (mut items, mut unfit) = (BTreeMap::new(), BTreeSet::new());
             for event in &mut events {
-                match event {
+                let upsert = match event {
                     Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
-                        items.insert(object.key(), keep_known(reflector, &*self.sink, object));
+                        keep_known(reflector, &*self.sink, object)
                     }
-                    Ok(WatchEvent::Deleted(object)) => drop(items.remove(&object.key())),
+                    Ok(WatchEvent::Deleted(object)) => {
+                        items.remove(&object.key());
+                        unfit.remove(&object.key());
+                        continue;
+                    }
                     Ok(WatchEvent::Bookmark(Bookmark { resource_version, initial_events_end: true })) => {
-                        self.replace(items.into_values().collect(), unfit, resource_version)?;
+                        if resource_version.is_empty() {
+                            return Err(no_version());
+                        }
+                        let (items, unfit) = (items.into_values().collect(), unfit.into_iter().collect());
+                        self.replace(items, unfit, resource_version)?;
                         return Ok(events);
                     }
-                    Ok(WatchEvent::Bookmark(_)) => {}
-                    Err(e) => unfit.push(note_unfit(reflector, &e).ok_or(e)?),
+                    Ok(WatchEvent::Bookmark(_)) => continue,
+                    Err(e) => Err(e),
+                };
+                match upsert {
+                    Ok(object) => {
+                        unfit.remove(&object.key());
+                        items.insert(object.key(), object);
+                    }
+                    Err(e) => {
+                        let deleted = e.unfit().is_some_and(|unfit| unfit.deleted);
+                        let key = note_unfit(reflector, &e).ok_or(e)?;
+                        if deleted {
+                            items.remove(&key);
+                            unfit.remove(&key);
+                        } else {
+                            unfit.insert(key);
+                        }
+                    }
                 }
             }
             Err(Error::decode("the stream ended before it said that it was all"))
         });
         listed.inspect_err(|e| {
             let passing = e.is_connect() || e.is_io() || e.is_too_many_requests() || e.is_expired();
-            if !passing && !e.is_too_large_resource_version() && !self.stop.is_stopped() {
-                info!(target: "listwatch::cache", "{}: lists in pages from now on: {e}", reflector.describe());
+            if !passing && !e.is_too_large_resource_version() && !self.ended && !self.stop.is_stopped() {
                 self.mode = ListMode::default();
             }
         })
@@ -369,18 +427,19 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
         debug!(target: "listwatch::cache", "{}: listed {count} at {version}", self.reflector.describe());
         self.version.clone_from(&version);
         (self.from_latest, self.broken_at) = (false, None);
-        let now = self.reflector.clock.now();
-        self.listed = now;
         {
             let mut health = self.reflector.vitals.edit();
             health.lists += 1;
-            health.last_progress = Some(now);
+            health.last_progress = Some(self.reflector.clock.now());
             health.resource_version.clone_from(&version);
         }
-        match self.sink.push(Delta::Replace { items, unfit, resource_version: version }) {
-            true => Ok(()),
-            false => Err(Error::stopped()),
+        self.ended = !self.sink.push(Delta::Replace { items, unfit, resource_version: version });
+        if self.ended {
+            return Err(Error::stopped());
         }
+        self.fresh = true;
+        self.reflector.vitals.edit().synced = true;
+        Ok(())
     }
 
     fn open(&self, params: WatchParams) -> Result<Events<K>> {
@@ -393,32 +452,46 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
     fn follow(&mut self, events: Events<K>, start: Instant) -> Next {
         self.activity(Activity::Watching);
         for event in events {
-            let delta = match event {
+            let reflector = self.reflector;
+            let made = match event {
                 Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
-                    self.version = object.resource_version().to_owned();
-                    Delta::Upsert(self.reflector.transformed(object))
+                    let version = object.resource_version().to_owned();
+                    reflector.transformed(object).map(|object| (version, Delta::Upsert(object)))
                 }
                 Ok(WatchEvent::Deleted(object)) => {
-                    self.version = object.resource_version().to_owned();
-                    Delta::Delete { key: object.key(), object: Some(self.reflector.transformed(object)) }
+                    let (version, key) = (object.resource_version().to_owned(), object.key());
+                    // Deleted it is, whatever the transform says.
+                    let object = reflector.transformed(object);
+                    let object = object.inspect_err(|e| drop(note_unfit(reflector, e))).ok();
+                    Ok((version, Delta::Delete { key, object }))
                 }
-                Ok(WatchEvent::Bookmark(bookmark)) => {
-                    self.version.clone_from(&bookmark.resource_version);
-                    Delta::Bookmark(bookmark.resource_version)
+                Ok(WatchEvent::Bookmark(Bookmark { resource_version, .. })) => {
+                    Ok((resource_version.clone(), Delta::Bookmark(resource_version)))
                 }
-                Err(e) => match (note_unfit(self.reflector, &e), e.unfit()) {
-                    (Some(key), Some(unfit)) => {
-                        self.version.clone_from(&unfit.resource_version);
-                        if !unfit.deleted {
-                            continue;
-                        }
-                        Delta::Delete { key, object: None }
-                    }
-                    _ => return self.classify(e),
-                },
+                Err(e) => Err(e),
             };
+            let (version, delta) = match made {
+                Ok(made) => made,
+                Err(e) => {
+                    note_unfit(reflector, &e);
+                    let Some(unfit) = e.unfit() else { return self.classify(e) };
+                    let version = unfit.resource_version.clone();
+                    let delta = match unfit.deleted {
+                        true => Delta::Delete { key: unfit.key.clone(), object: None },
+                        false => Delta::Bookmark(version.clone()),
+                    };
+                    (version, delta)
+                }
+            };
+            // From an empty version a watch would begin anew, and miss what was deleted.
+            if !version.is_empty() {
+                self.version = version;
+            } else if matches!(delta, Delta::Bookmark(_)) {
+                continue;
+            }
             self.progress();
             if !self.sink.push(delta) {
+                self.ended = true;
                 return Next::End;
             }
         }
@@ -429,7 +502,8 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
         Next::Watch
     }
 
-    fn progress(&self) {
+    fn progress(&mut self) {
+        self.fresh = false;
         let now = self.reflector.clock.now();
         let mut health = self.reflector.vitals.edit();
         health.events += 1;
@@ -469,10 +543,7 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
         let now = reflector.clock.now();
         let wait = self.backoff.after_failure(now);
         warn!(target: "listwatch::cache", "{}: {e}; {next} in {wait:.1?}", reflector.describe());
-        reflector.vitals.failed(e, now);
-        if let Some(on_error) = &reflector.on_error {
-            on_error(e);
-        }
+        reflector.tell(e);
         self.activity(Activity::BackingOff);
         // A server that says how long is not asked before that.
         let asked = e.status().and_then(|status| status.retry_after()).unwrap_or_default();
@@ -485,11 +556,11 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
 }
 
 /// The object, or the same version of it where that is kept already.
-fn keep_known<K: Resource>(reflector: &Reflector<K>, sink: &impl Sink<K>, object: K) -> Arc<K> {
+fn keep_known<K: Resource>(reflector: &Reflector<K>, sink: &impl Sink<K>, object: K) -> Result<Arc<K>> {
     let known = sink.known(&object.key());
     let same =
         |known: &Arc<K>| known.uid() == object.uid() && known.resource_version() == object.resource_version();
-    known.filter(same).unwrap_or_else(|| reflector.transformed(object))
+    known.filter(same).map_or_else(|| reflector.transformed(object), Ok)
 }
 
 /// Writes down an object that does not fit its type; `None` if the error is about something else.
@@ -497,11 +568,12 @@ fn note_unfit<K: Resource>(reflector: &Reflector<K>, e: &Error) -> Option<Object
     let key = e.unfit()?.key.clone();
     warn!(target: "listwatch::cache", "{}: {e}; its last good version stays", reflector.describe());
     reflector.vitals.edit().unfit += 1;
-    reflector.vitals.failed(e, reflector.clock.now());
-    if let Some(on_error) = &reflector.on_error {
-        on_error(e);
-    }
+    reflector.tell(e);
     Some(key)
+}
+
+fn no_version() -> Error {
+    Error::decode("the list has no resourceVersion, so it cannot be watched")
 }
 
 impl<K> fmt::Debug for Reflector<K> {

@@ -263,9 +263,8 @@ impl<K: Resource> StoreWriter<K> {
             }
             Delta::Delete { key, .. } => Values { out: out(key).into_iter().collect(), put: Vec::new() },
             Delta::Replace { items, unfit, .. } => {
-                let mut values = Values { out: Vec::new(), put: items.iter().map(put).collect() };
-                values.put.extend(unfit.iter().filter_map(out));
-                values
+                let kept = unfit.iter().filter_map(out);
+                Values { out: Vec::new(), put: kept.chain(items.iter().map(put)).collect() }
             }
             Delta::Bookmark(_) | Delta::Resync => Values::default(),
         })
@@ -284,6 +283,7 @@ impl<K: Resource> StoreWriter<K> {
             values.extend(self.values(values.len(), &delta));
         };
         let mut changes = Vec::new();
+        let mut twice = false;
         let state = &mut *state;
         let indexed = match delta {
             Delta::Upsert(object) => {
@@ -321,9 +321,9 @@ impl<K: Resource> StoreWriter<K> {
                     let key = object.key();
                     let old = before.remove(&key);
                     // An object that is twice in a list counts as it came last.
-                    let old = old.or_else(|| state.objects.get(&key).cloned());
-                    compare(old, object.clone(), &mut later);
-                    state.objects.insert(key, object);
+                    let earlier = state.objects.insert(key, object.clone());
+                    twice |= earlier.is_some();
+                    compare(old.or(earlier), object, &mut later);
                 }
                 let gone = before.into_values();
                 changes.extend(gone.map(|object| Change::Deleted { object, final_state_known: false }));
@@ -338,7 +338,10 @@ impl<K: Resource> StoreWriter<K> {
             Delta::Resync => false,
         };
         if indexed {
-            for (index, values) in state.indexes.iter_mut().zip(values) {
+            for (index, mut values) in state.indexes.iter_mut().zip(values) {
+                if twice {
+                    values.put = HashMap::<_, _>::from_iter(values.put).into_iter().collect();
+                }
                 values.out.iter().for_each(|(key, values)| index.take_out(key, values));
                 values.put.into_iter().for_each(|(key, values)| index.put(&key, values));
             }
@@ -381,5 +384,279 @@ impl<K: Resource> fmt::Debug for Store<K> {
 impl<K: Resource> fmt::Debug for StoreWriter<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoreWriter").field("store", &self.store).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use super::super::testing::{Dice, build, object, text};
+    use super::*;
+    use crate::types::ConfigMap;
+
+    fn upsert(text: &str) -> Delta<ConfigMap> {
+        Delta::Upsert(object(text))
+    }
+
+    fn delete(text: &str) -> Delta<ConfigMap> {
+        let object = object(text);
+        Delta::Delete { key: object.key(), object: Some(object) }
+    }
+
+    fn replace(items: &[&str], unfit: &[&str], version: &str) -> Delta<ConfigMap> {
+        Delta::Replace {
+            items: items.iter().map(|item| object(item)).collect(),
+            unfit: unfit.iter().map(|key| key.parse().unwrap()).collect(),
+            resource_version: version.into(),
+        }
+    }
+
+    fn told(changes: &[Change<ConfigMap>]) -> Vec<String> {
+        let tell = |change: &Change<ConfigMap>| match change {
+            Change::Added(new) => format!("+{}", text(new)),
+            Change::Updated { old, new } => format!("{}→{}", text(old), text(new)),
+            Change::Deleted { object, final_state_known: true } => format!("-{}", text(object)),
+            Change::Deleted { object, .. } => format!("?{}", text(object)),
+        };
+        changes.iter().map(tell).collect()
+    }
+
+    fn there(store: &Store<ConfigMap>) -> Vec<String> {
+        store.list().iter().map(|object| text(object)).collect()
+    }
+
+    /// Applies deltas one after the other and checks what each changes.
+    fn check(steps: &[(Delta<ConfigMap>, &[&str])]) -> (Store<ConfigMap>, StoreWriter<ConfigMap>) {
+        let (store, mut writer) = Store::new();
+        for (delta, changes) in steps {
+            assert_eq!(told(&writer.apply(delta.clone())), *changes, "{delta:?}");
+        }
+        (store, writer)
+    }
+
+    #[test]
+    fn an_object_is_added_then_updated_then_deleted() {
+        let (store, _) = check(&[
+            (upsert("a/x@1"), &["+a/x@1"]),
+            (upsert("a/x@2"), &["a/x@1→a/x@2"]),
+            (upsert("a/x@2"), &[]),
+            (delete("a/x@3"), &["-a/x@3"]),
+            (delete("a/x@3"), &[]),
+            (delete("a/y@4"), &[]),
+        ]);
+        assert!(store.is_empty());
+        assert_eq!(store.resource_version(), "4");
+    }
+
+    #[test]
+    fn another_uid_is_another_object() {
+        check(&[
+            (upsert("a/x@1/u1"), &["+a/x@1"]),
+            (upsert("a/x@5/u2"), &["?a/x@1", "+a/x@5"]),
+            // Of the one before: it is not there any more.
+            (delete("a/x@4/u1"), &[]),
+            // A list of the same version, but of another object.
+            (replace(&["a/x@5/u3"], &[], "6"), &["?a/x@5", "+a/x@5"]),
+            (delete("a/x@9/u3"), &["-a/x@9"]),
+        ]);
+    }
+
+    #[test]
+    fn a_deletion_without_an_object_tells_the_last_state() {
+        let gone = |key: &str| Delta::Delete { key: key.parse().unwrap(), object: None };
+        check(&[(upsert("a/x@1"), &["+a/x@1"]), (gone("a/x"), &["?a/x@1"]), (gone("a/x"), &[])]);
+    }
+
+    #[test]
+    fn a_list_tells_deletions_first_then_its_items_in_order() {
+        let (store, _) = check(&[
+            (
+                replace(&["a/z@1", "a/x@2", "a/y@3", "a/w@4"], &[], "4"),
+                &["+a/z@1", "+a/x@2", "+a/y@3", "+a/w@4"],
+            ),
+            (
+                replace(&["b/new@9", "a/y@3", "a/x@8", "a/a@7"], &["a/w", "a/unknown"], "10"),
+                &["?a/z@1", "+b/new@9", "a/x@2→a/x@8", "+a/a@7"],
+            ),
+            (Delta::Bookmark("12".into()), &[]),
+            (Delta::Resync, &[]),
+        ]);
+        // What does not fit stays in its last good version.
+        assert_eq!(there(&store), ["a/a@7", "a/w@4", "a/x@8", "a/y@3", "b/new@9"]);
+        assert_eq!((store.resource_version().as_str(), store.len()), ("12", 5));
+    }
+
+    #[test]
+    fn an_object_that_is_twice_in_a_list_counts_as_it_came_last() {
+        let (store, mut writer) = Store::new();
+        store.add_index("version", |map: &ConfigMap| vec![map.metadata.resource_version.clone()]).unwrap();
+        let changes = writer.apply(replace(&["a/x@1", "a/y@2", "a/x@3"], &[], "5"));
+        assert_eq!(told(&changes), ["+a/x@1", "+a/y@2", "a/x@1→a/x@3"]);
+        assert_eq!(store.index_values("version").unwrap(), ["2", "3"]);
+        // In a list both as fitting and not: it fits.
+        writer.apply(replace(&["a/x@7"], &["a/x", "a/y"], "8"));
+        assert_eq!(store.index_values("version").unwrap(), ["2", "7"]);
+        assert_eq!(there(&store), ["a/x@7", "a/y@2"]);
+    }
+
+    #[test]
+    fn a_namespace_is_listed_exactly() {
+        let (store, mut writer) = Store::new();
+        writer.apply(replace(&["a/x@1", "a-b/x@1", "ab/x@1", "a/y@1", "a.b/x@1", "a@1", "b@1"], &[], "1"));
+        let names = |ns: &str| store.list_namespace(ns).iter().map(|o| text(o)).collect::<Vec<_>>();
+        assert_eq!(names("a"), ["a/x@1", "a/y@1"]);
+        assert_eq!(names("ab"), ["ab/x@1"]);
+        assert_eq!(names("a-b"), ["a-b/x@1"]);
+        assert!(names("").is_empty() && names("b").is_empty());
+        assert_eq!(store.get(&"a".parse().unwrap()).map(|o| text(&o)), Some("a@1".into()));
+        assert_eq!(store.keys().len(), 7);
+    }
+
+    #[test]
+    fn an_index_function_that_panics_gives_no_values() {
+        let (store, mut writer) = Store::new();
+        writer.apply(replace(&["a/good@1", "a/bad@1"], &[], "1"));
+        store
+            .add_index("all", |map: &ConfigMap| {
+                assert!(map.metadata.name != "bad");
+                vec!["all".into()]
+            })
+            .unwrap();
+        writer.apply(upsert("a/bad@2"));
+        writer.apply(upsert("a/fine@3"));
+        let found = store.by_index("all", "all").unwrap();
+        assert_eq!(found.iter().map(|o| text(o)).collect::<Vec<_>>(), ["a/fine@3", "a/good@1"]);
+        assert_eq!(store.len(), 3);
+    }
+
+    #[test]
+    fn indexes_are_asked_by_name() {
+        let (store, _writer) = Store::<ConfigMap>::new();
+        store.add_index("one", |_| Vec::new()).unwrap();
+        assert!(store.add_index("one", |_| Vec::new()).unwrap_err().to_string().contains("\"one\""));
+        assert!(store.by_index("two", "x").unwrap_err().to_string().contains("\"two\""));
+        assert!(store.by_index("one", "x").unwrap().is_empty());
+        assert!(store.index_values("two").is_err());
+    }
+
+    /// Two of five values for each version of an object.
+    fn values(map: &ConfigMap) -> Vec<String> {
+        let version: u64 = map.metadata.resource_version.parse().unwrap();
+        vec![format!("v{}", version % 5), format!("v{}", version / 5 % 5)]
+    }
+
+    fn random_delta(dice: &mut Dice, version: u64) -> Delta<ConfigMap> {
+        let key = |dice: &mut Dice| ObjectKey::namespaced("a", &dice.roll(12).to_string());
+        let make = |dice: &mut Dice, version: u64| {
+            let (key, uid) = (key(dice), dice.roll(2).to_string());
+            Arc::new(build(&key, &version.to_string(), &uid))
+        };
+        match dice.roll(10) {
+            0 => Delta::Replace {
+                items: (0..dice.roll(16)).map(|_| make(dice, version)).collect(),
+                unfit: (0..dice.roll(3)).map(|_| key(dice)).collect(),
+                resource_version: version.to_string(),
+            },
+            1..4 => {
+                let object = make(dice, version);
+                Delta::Delete { key: object.key(), object: Some(object).filter(|_| dice.roll(3) > 0) }
+            }
+            _ => Delta::Upsert(make(dice, version)),
+        }
+    }
+
+    fn check_index(store: &Store<ConfigMap>, name: &str) {
+        let state = store.read();
+        let mut expected: HashMap<String, BTreeSet<ObjectKey>> = HashMap::new();
+        for (key, object) in &state.objects {
+            for value in values(object) {
+                expected.entry(value).or_default().insert(key.clone());
+            }
+        }
+        assert_eq!(state.index(name).unwrap().keys, expected, "index {name}");
+    }
+
+    #[test]
+    fn indexes_and_changes_agree_with_the_objects_through_all_deltas() {
+        for seed in 1..200 {
+            let mut dice = Dice(seed);
+            let (store, mut writer) = Store::new();
+            store.add_index("first", values).unwrap();
+            let mut folded = BTreeMap::new();
+            for version in 1..60 {
+                let delta = random_delta(&mut dice, version);
+                for change in writer.apply(delta.clone()) {
+                    match change {
+                        Change::Added(new) => {
+                            assert!(folded.insert(new.key(), new).is_none(), "seed {seed}: added twice");
+                        }
+                        Change::Updated { old, new } => {
+                            assert_eq!(old.uid(), new.uid());
+                            let before = folded.insert(new.key(), new);
+                            assert_eq!(text(&before.unwrap()), text(&old), "seed {seed}");
+                        }
+                        Change::Deleted { object, .. } => {
+                            let before = folded.remove(&object.key()).unwrap();
+                            assert_eq!(before.uid(), object.uid(), "seed {seed}");
+                        }
+                    }
+                }
+                let told: Vec<_> = folded.values().map(|o| text(o)).collect();
+                assert_eq!(told, there(&store), "seed {seed}, {delta:?}");
+                check_index(&store, "first");
+            }
+        }
+    }
+
+    #[test]
+    fn an_index_added_while_the_store_changes_misses_nothing() {
+        for seed in 1..30 {
+            let (store, mut writer) = Store::new();
+            for version in 1..100 {
+                writer.apply(random_delta(&mut Dice(seed), version));
+            }
+            let adding = store.clone();
+            let add = move || (0..20).for_each(|n| adding.add_index(&n.to_string(), values).unwrap());
+            let thread = thread::Builder::new().spawn(add).unwrap();
+            let (mut dice, mut version) = (Dice(seed), 100);
+            while !thread.is_finished() {
+                version += 1;
+                writer.apply(random_delta(&mut dice, version));
+            }
+            thread.join().unwrap();
+            (0..20).for_each(|n| check_index(&store, &n.to_string()));
+            writer.apply(random_delta(&mut dice, version + 1));
+            (0..20).for_each(|n| check_index(&store, &n.to_string()));
+        }
+    }
+
+    #[test]
+    fn readers_see_a_list_whole_or_not_at_all() {
+        let (store, mut writer) = Store::new();
+        let names: Vec<_> = (0..50).map(|n| ObjectKey::namespaced("a", &n.to_string())).collect();
+        let list = |version: u64| Delta::Replace {
+            items: names.iter().map(|key| Arc::new(build(key, &version.to_string(), "u"))).collect(),
+            unfit: Vec::new(),
+            resource_version: version.to_string(),
+        };
+        store.add_index("version", |map: &ConfigMap| vec![map.metadata.resource_version.clone()]).unwrap();
+        writer.apply(list(0));
+        let done = Arc::new(AtomicBool::new(false));
+        let (reading, end) = (store.clone(), done.clone());
+        let read = move || {
+            while !end.load(Ordering::Relaxed) {
+                let versions: BTreeSet<_> =
+                    reading.list().iter().map(|o| o.metadata.resource_version.clone()).collect();
+                assert_eq!((versions.len(), reading.index_values("version").unwrap().len()), (1, 1));
+            }
+        };
+        let thread = thread::Builder::new().spawn(read).unwrap();
+        for version in 1..300 {
+            writer.apply(list(version));
+        }
+        done.store(true, Ordering::Relaxed);
+        thread.join().unwrap();
     }
 }

@@ -1,0 +1,213 @@
+use listwatch::{ListMeta, ListMode, ListParams, Resource, WatchParams};
+
+use crate::reflector::{MODES, sync};
+use crate::script::{expired, named, next, object, refused, run, run_with, status, unfit};
+
+#[test]
+fn an_object_that_does_not_fit_is_passed_by_and_named() {
+    for mode in MODES {
+        let run = run(mode);
+        let feed = sync(&run, mode, "", &["a/x@5"], "10");
+        feed.send(Err(unfit("MODIFIED", "a/x", "11")));
+        // Its last good version stays, the watch goes on behind it.
+        run.expect(&["bookmark 11"]);
+        assert!(next(&run.errors).contains("a/x"));
+        feed.added("a/y@12");
+        run.expect(&["upsert a/y@12"]);
+        // One that is gone is gone, whatever it looked like.
+        feed.send(Err(unfit("DELETED", "a/x", "13")));
+        run.expect(&["delete a/x"]);
+        let health = run.reflector.health();
+        assert_eq!((health.unfit, health.errors, health.resource_version.as_str()), (2, 2, "13"));
+        assert!(health.last_error.unwrap().1.contains("ConfigMap a/x does not fit"));
+        run.long_enough();
+        drop(feed);
+        run.server.watch_from("13");
+    }
+}
+
+#[test]
+fn an_object_of_a_list_that_does_not_fit_is_told_with_the_list() {
+    let run = run(ListMode::Cached);
+    let listing = run.server.list(ListParams::default().resource_version("0"));
+    let items = vec![Ok(object("a/x@1")), Err(unfit("ADDED", "a/y", "2")), Ok(object("a/z@3"))];
+    listing.answer(items, Ok(ListMeta { resource_version: "9".into(), ..ListMeta::default() }));
+    run.expect(&["replace [a/x@1 a/z@3] unfit a/y at 9"]);
+    assert!(next(&run.errors).contains("a/y"));
+}
+
+#[test]
+fn what_is_deleted_while_a_list_is_streamed_is_not_in_it() {
+    let run = run(ListMode::WatchList);
+    let feed = run.server.watch(WatchParams::default().initial_events()).open();
+    for item in ["a/gone@1", "a/same@2", "a/changed@3", "a/worse@4", "a/bad@5"] {
+        feed.added(item);
+    }
+    feed.deleted("a/gone@6");
+    feed.modified("a/changed@7");
+    feed.send(Err(unfit("MODIFIED", "a/worse", "8")));
+    feed.send(Err(unfit("ADDED", "a/better", "9")));
+    feed.modified("a/better@10");
+    feed.send(Err(unfit("ADDED", "a/left", "11")));
+    feed.deleted("a/left@12");
+    feed.send(Err(unfit("DELETED", "a/bad", "13")));
+    feed.send(Err(unfit("ADDED", "a/unfit", "14")));
+    feed.bookmark("15", false);
+    feed.bookmark("20", true);
+    run.expect(&["replace [a/better@10 a/changed@7 a/same@2 a/worse@4] unfit a/unfit unfit a/worse at 20"]);
+    // The same stream goes on.
+    feed.added("a/new@21");
+    run.expect(&["upsert a/new@21"]);
+    run.server.is_quiet();
+}
+
+#[test]
+fn a_server_that_cannot_stream_a_list_is_asked_for_pages_from_then_on() {
+    let first = || WatchParams::default().initial_events();
+    let refusals = [
+        status(400, "BadRequest", ""),
+        status(403, "Forbidden", ""),
+        status(404, "NotFound", ""),
+        status(422, "Invalid", "sendInitialEvents: Forbidden"),
+        status(500, "InternalError", ""),
+    ];
+    let count = refusals.len();
+    let mut refusals = refusals.into_iter();
+    for case in 0..=count + 1 {
+        let run = run(ListMode::WatchList);
+        let watching = run.server.watch(first());
+        match refusals.next() {
+            Some(e) => watching.fail(e),
+            None if case == count => drop(watching.open()), // ends without the marker
+            None => {
+                let feed = watching.open();
+                feed.added("a/half@1");
+                feed.fail(status(500, "", ""));
+            }
+        }
+        // At once: nobody waits longer for an old server.
+        let feed = run.server.sync(&["a/x@1"], "10");
+        feed.bookmark("11", false);
+        run.expect(&["replace [a/x@1] at 10", "bookmark 11"]);
+        assert_eq!(run.reflector.health().errors, 0);
+        feed.fail(expired());
+        run.server.list(ListParams::default().limit(500));
+    }
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_may_stream_the_list_later() {
+    let run = run(ListMode::WatchList);
+    for e in [refused(), status(429, "TooManyRequests", ""), expired()] {
+        run.server.watch(WatchParams::default().initial_events()).fail(e);
+        run.wait_out();
+    }
+    sync(&run, ListMode::WatchList, "", &["a/x@1"], "10");
+}
+
+#[test]
+fn a_watch_that_is_refused_for_what_it_asks_is_listed_anew() {
+    for mode in MODES {
+        for code in [400, 404, 405, 406, 422] {
+            let run = run(mode);
+            let feed = sync(&run, mode, "", &[], "10");
+            run.long_enough();
+            drop(feed);
+            run.server.watch_from("10").fail(status(code, "", ""));
+            run.wait_out();
+            sync(&run, mode, "10", &[], "12");
+        }
+    }
+}
+
+#[test]
+fn a_list_that_is_refused_is_tried_for_ever_and_says_why() {
+    for mode in [ListMode::Paged(500), ListMode::Cached] {
+        let run = run(mode);
+        let mut waits = Vec::new();
+        for _ in 0..8 {
+            match run.server.next() {
+                crate::script::Request::List(listing) => {
+                    listing.fail(status(403, "Forbidden", "configmaps is forbidden"));
+                }
+                crate::script::Request::Watch(_) => panic!("nothing to watch"),
+            }
+            assert!(next(&run.errors).contains("configmaps is forbidden"));
+            waits.push(run.wait_out().as_secs_f64());
+        }
+        for (wait, base) in waits.iter().zip([0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]) {
+            assert!((base..=base * 2.0 + 0.001).contains(wait), "{waits:?}");
+        }
+        assert_eq!(run.reflector.health().errors, 8);
+        sync(&run, mode, "", &[], "10");
+    }
+}
+
+#[test]
+fn a_transform_or_on_error_that_panics_loses_nothing_else() {
+    for mode in MODES {
+        let run = run_with(|r| {
+            r.mode(mode).on_error(|_| panic!("in on_error")).transform(|map| {
+                assert!(map.name() != "bad", "in transform");
+                map
+            })
+        });
+        let feed = if mode == ListMode::WatchList {
+            let feed = run.server.watch(WatchParams::default().initial_events()).open();
+            feed.added("a/bad@1");
+            feed.added("a/x@2");
+            feed.bookmark("10", true);
+            feed
+        } else {
+            match run.server.next() {
+                crate::script::Request::List(listing) => listing.all(&["a/bad@1", "a/x@2"], "10"),
+                crate::script::Request::Watch(_) => panic!("nothing to watch"),
+            }
+            run.server.watch_from("10").open()
+        };
+        feed.modified("a/bad@11");
+        feed.modified("a/x@12");
+        feed.deleted("a/bad@13");
+        run.expect(&["replace [a/x@2] unfit a/bad at 10", "bookmark 11", "upsert a/x@12", "delete a/bad"]);
+        assert_eq!(run.reflector.health().unfit, 3);
+    }
+}
+
+#[test]
+fn a_source_that_panics_is_asked_again() {
+    use listwatch::cache::{Events, ListWatch, Reflector};
+    use listwatch::types::ConfigMap;
+    use listwatch::{Clock, Result, Stop};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    struct Once(crate::script::Script, AtomicBool);
+    impl ListWatch<ConfigMap> for Once {
+        fn list(
+            &self,
+            params: &ListParams,
+            stop: &Stop,
+            sink: &mut dyn FnMut(Result<ConfigMap>) -> Result<()>,
+        ) -> Result<ListMeta> {
+            assert!(self.1.swap(true, Ordering::SeqCst), "the first time");
+            self.0.list(params, stop, sink)
+        }
+        fn watch(&self, params: &WatchParams, stop: &Stop) -> Result<Events<ConfigMap>> {
+            self.0.watch(params, stop)
+        }
+        fn describe(&self) -> String {
+            self.0.describe()
+        }
+    }
+    let (script, server) = named("configmaps");
+    let (clock, stop) = (Clock::manual(), Stop::new());
+    let reflector = Reflector::new(Once(script, AtomicBool::new(false))).clock(clock.clone());
+    let token = stop.clone();
+    let thread = std::thread::Builder::new()
+        .spawn(move || reflector.run(&token, &mut |_: listwatch::cache::Delta<ConfigMap>| ()))
+        .unwrap();
+    clock.wait_for_timers(1);
+    clock.advance(std::time::Duration::from_secs(2));
+    let _feed = server.sync(&[], "10");
+    stop.stop();
+    crate::script::ended(thread);
+}
