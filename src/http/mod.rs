@@ -125,7 +125,11 @@ impl Http {
         self.authorized(answer, || self.send_once(&self.watches, request, limits, stop))
     }
 
-    fn authorized(&self, answer: Result<Response>, again: impl FnOnce() -> Result<Response>) -> Result<Response> {
+    fn authorized(
+        &self,
+        answer: Result<Response>,
+        again: impl FnOnce() -> Result<Response>,
+    ) -> Result<Response> {
         match answer {
             Ok(answer) if answer.code() == 401 && self.config.credentials().refresh() => {
                 // Its body is of no use, but the connection is.
@@ -137,7 +141,13 @@ impl Http {
         }
     }
 
-    fn send_once(&self, agent: &ureq::Agent, request: &Request, limits: Limits, stop: &Stop) -> Result<Response> {
+    fn send_once(
+        &self,
+        agent: &ureq::Agent,
+        request: &Request,
+        limits: Limits,
+        stop: &Stop,
+    ) -> Result<Response> {
         if stop.is_stopped() {
             return Err(Error::stopped());
         }
