@@ -8,7 +8,6 @@ use listwatch::{
 };
 use serde_json::json;
 
-use crate::server::Server;
 use crate::{LONG, create, eventually, server};
 
 fn held(informer: &Informer<ConfigMap>) -> Vec<String> {
@@ -29,13 +28,9 @@ fn follow(api: &Api<ConfigMap>, mode: ListMode, stop: &Stop) -> Informer<ConfigM
     informer
 }
 
-fn kill(server: &Server) {
-    server.signal("KILL");
-}
-
 #[test]
 fn an_informer_outlives_its_server_and_finds_what_changed_meanwhile() {
-    let Some((server, _alone)) = server::alone() else { return };
+    let Some(server) = server::alone() else { return };
     let api = Api::<ConfigMap>::namespaced(&server.client(), &server.namespace("outage"));
     for name in ["changed", "deleted", "kept", "made-anew"] {
         create(&api, name, "1");
@@ -52,7 +47,7 @@ fn an_informer_outlives_its_server_and_finds_what_changed_meanwhile() {
         informer.add_handler(handlers).unwrap();
     }
 
-    kill(server);
+    server.kill();
     for informer in &informers {
         eventually("the informer is cut off", || informer.health().errors > 0);
     }
@@ -90,20 +85,18 @@ fn an_informer_outlives_its_server_and_finds_what_changed_meanwhile() {
 
 #[test]
 fn a_server_that_stands_still_for_a_while_is_only_slow() {
-    let Some((server, _alone)) = server::alone() else { return };
+    let Some(server) = server::alone() else { return };
     let api = Api::<ConfigMap>::namespaced(&server.client(), &server.namespace("still"));
     create(&api, "a", "1");
     let stop = Stop::new();
     let informer = follow(&api, ListMode::default(), &stop);
-    server.signal("STOP");
-    let too_short = Duration::from_millis(200);
-    let error =
-        Api::<ConfigMap>::namespaced(&server.client().with_timeout(too_short), api.namespace().unwrap())
-            .get("a")
-            .unwrap_err();
+    let hasty = api.client().with_timeout(Duration::from_millis(200));
+    let hasty = Api::<ConfigMap>::namespaced(&hasty, api.namespace().unwrap());
+    server.freeze();
+    let error = hasty.get("a").unwrap_err();
     assert!(error.is_timeout(), "{error}");
     stop.sleep(Duration::from_secs(2));
-    server.signal("CONT");
+    server.thaw();
     set(&api, "a", "2");
     eventually("the change is seen", || held(&informer) == ["a=2"]);
     assert_eq!((informer.health().lists, informer.health().errors), (1, 0));
@@ -113,7 +106,7 @@ fn a_server_that_stands_still_for_a_while_is_only_slow() {
 
 #[test]
 fn a_version_that_the_server_no_longer_has_is_expired() {
-    let Some((server, _alone)) = server::alone() else { return };
+    let Some(server) = server::alone() else { return };
     let api = Api::<ConfigMap>::namespaced(&server.client(), &server.namespace("expired"));
     for name in ["a", "b", "c"] {
         create(&api, name, "1");
@@ -123,7 +116,7 @@ fn a_version_that_the_server_no_longer_has_is_expired() {
     let last = api.get("a").unwrap().metadata.resource_version;
     server.compact(&last);
     // Its watch cache forgets too.
-    kill(server);
+    server.kill();
     server.restart();
 
     for version in ["1", &first.resource_version] {
@@ -141,11 +134,11 @@ fn a_version_that_the_server_no_longer_has_is_expired() {
 
 #[test]
 fn a_stop_ends_an_informer_whose_server_is_away() {
-    let Some((server, _alone)) = server::alone() else { return };
+    let Some(server) = server::alone() else { return };
     let api = Api::<ConfigMap>::namespaced(&server.client(), &server.namespace("away"));
     let stop = Stop::new();
     let informer = follow(&api, ListMode::default(), &stop);
-    kill(server);
+    server.kill();
     eventually("the informer is cut off", || informer.health().errors > 0);
     assert!(api.list(&ListParams::default()).unwrap_err().is_connect());
     stop.stop();

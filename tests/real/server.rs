@@ -1,5 +1,6 @@
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::ops::Deref;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -27,10 +28,33 @@ pub(crate) fn shared() -> Option<(&'static Server, RwLockReadGuard<'static, ()>)
     Some((server, server.quiet.read().unwrap_or_else(PoisonError::into_inner)))
 }
 
-/// The server, for this test alone.
-pub(crate) fn alone() -> Option<(&'static Server, RwLockWriteGuard<'static, ()>)> {
+/// The server, for this test alone, which may kill it.
+pub(crate) fn alone() -> Option<Alone> {
     let server = server()?;
-    Some((server, server.quiet.write().unwrap_or_else(PoisonError::into_inner)))
+    Some(Alone { server, _lock: server.quiet.write().unwrap_or_else(PoisonError::into_inner) })
+}
+
+/// A server that is there again when this is dropped, even by a test that failed.
+pub(crate) struct Alone {
+    server: &'static Server,
+    _lock: RwLockWriteGuard<'static, ()>,
+}
+
+impl Deref for Alone {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        self.server
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.kill();
+            self.restart();
+        }
+    }
 }
 
 fn server() -> Option<&'static Server> {
@@ -107,15 +131,25 @@ impl Server {
             .name
     }
 
-    /// Sends the server's process a signal.
-    pub(crate) fn signal(&self, signal: &str) {
-        self.signal_to("apiserver", signal);
+    /// Stops the server's process as it is.
+    pub(crate) fn freeze(&self) {
+        self.signal("apiserver", "STOP");
     }
 
-    fn signal_to(&self, name: &str, signal: &str) {
+    /// Lets a server go on that was frozen.
+    pub(crate) fn thaw(&self) {
+        self.signal("apiserver", "CONT");
+    }
+
+    /// Ends the server, without time to say goodbye. Nothing is done to one that has ended.
+    pub(crate) fn kill(&self) {
+        self.signal("apiserver", "KILL");
+    }
+
+    fn signal(&self, name: &str, signal: &str) {
         let pid = std::fs::read_to_string(self.folder.join(format!("{name}.pid"))).unwrap();
-        let sent = Command::new("kill").arg(format!("-{signal}")).arg(pid.trim()).status().unwrap();
-        assert!(sent.success());
+        let kill = Command::new("kill").arg(format!("-{signal}")).arg(pid.trim()).output().unwrap();
+        assert!(kill.status.success() || signal == "KILL", "{kill:?}");
     }
 
     /// Starts the server that was killed.
@@ -128,7 +162,7 @@ impl Server {
         let port = free_port();
         self.run("second", port);
         act(&self.client_at(port, Credentials::token("admin-token").unwrap()));
-        self.signal_to("second", "KILL");
+        self.signal("second", "KILL");
     }
 
     fn run(&self, name: &str, port: u16) {
