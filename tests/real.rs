@@ -9,6 +9,7 @@
 //!
 //! `server` starts it. Without its binaries the tests pass and say so, unless `LISTWATCH_REAL=required`.
 #![cfg(all(feature = "tls", feature = "kubeconfig"))]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests are outside of what clippy.toml lets off
 
 #[path = "real/access.rs"]
 mod access;
