@@ -53,6 +53,20 @@ fn create(api: &Api<ConfigMap>, name: &str, value: &str) -> ConfigMap {
     api.create(&PostParams::default(), &config_map(name, value)).unwrap()
 }
 
+/// Creates `PREFIX0000` and so on, which hold their number.
+fn create_many(api: &Api<ConfigMap>, prefix: &str, amount: usize) {
+    const THREADS: usize = 8;
+    std::thread::scope(|scope| {
+        for first in 0..THREADS {
+            scope.spawn(move || {
+                for number in (first..amount).step_by(THREADS) {
+                    create(api, &format!("{prefix}{number:04}"), &number.to_string());
+                }
+            });
+        }
+    });
+}
+
 /// A Deployment that nothing acts on.
 fn deployment(name: &str, replicas: i32) -> Deployment {
     serde_json::from_value(serde_json::json!({

@@ -9,7 +9,7 @@ use listwatch::{
 use serde_json::json;
 
 use crate::server::Server;
-use crate::{LONG, config_map, create, eventually, server};
+use crate::{LONG, config_map, create, create_many, eventually, server};
 
 /// The names and values that an informer holds.
 fn held(informer: &Informer<ConfigMap>) -> Vec<String> {
@@ -100,16 +100,7 @@ fn five_thousand_objects_come_in_each_mode_as_they_are() {
     let Some((server, _quiet)) = server::shared() else { return };
     let client = server.client();
     let api = Api::<ConfigMap>::namespaced(&client, &server.namespace("many"));
-    std::thread::scope(|scope| {
-        for part in 0..8 {
-            let api = &api;
-            scope.spawn(move || {
-                for number in (part..AMOUNT).step_by(8) {
-                    create(api, &format!("m{number:04}"), &number.to_string());
-                }
-            });
-        }
-    });
+    create_many(&api, "m", AMOUNT);
     let mut pages = 0;
     let mut all = Vec::new();
     for page in api.pages(&ListParams::default()) {

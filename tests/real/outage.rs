@@ -1,4 +1,4 @@
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use listwatch::cache::Handlers;
@@ -8,11 +8,25 @@ use listwatch::{
 };
 use serde_json::json;
 
-use crate::{LONG, create, eventually, server};
+use crate::{LONG, create, create_many, eventually, server};
+
+/// More than fit into one page of a list.
+const CROWD: usize = 1200;
+
+fn is_of_crowd(map: &ConfigMap) -> bool {
+    map.metadata.name.starts_with("crowd-")
+}
+
+fn crowd(informer: &Informer<ConfigMap>) -> Vec<Arc<ConfigMap>> {
+    let mut maps = informer.lister().list(&Selector::everything());
+    maps.retain(|map| is_of_crowd(map));
+    maps
+}
 
 fn held(informer: &Informer<ConfigMap>) -> Vec<String> {
     let maps = informer.lister().list(&Selector::everything());
     maps.iter()
+        .filter(|map| !is_of_crowd(map))
         .map(|map| format!("{}={}", map.metadata.name, map.data.get("key").unwrap_or_default()))
         .collect()
 }
@@ -35,6 +49,7 @@ fn an_informer_outlives_its_server_and_finds_what_changed_meanwhile() {
     for name in ["changed", "deleted", "kept", "made-anew"] {
         create(&api, name, "1");
     }
+    create_many(&api, "crowd-", CROWD);
     let stop = Stop::new();
     let informers =
         [ListMode::Paged(500), ListMode::WatchList, ListMode::Cached].map(|mode| follow(&api, mode, &stop));
@@ -46,6 +61,8 @@ fn an_informer_outlives_its_server_and_finds_what_changed_meanwhile() {
         });
         informer.add_handler(handlers).unwrap();
     }
+    let before = informers.each_ref().map(crowd);
+    assert!(before.iter().all(|crowd| crowd.len() == CROWD));
 
     server.kill();
     for informer in &informers {
@@ -73,6 +90,12 @@ fn an_informer_outlives_its_server_and_finds_what_changed_meanwhile() {
     all.sort();
     let expected = ["deleted", "made-anew"].map(|name| [(); 3].map(|()| (name.to_owned(), false)));
     assert_eq!(all, expected.concat(), "each deletion is told once to each, as one that was missed");
+
+    // What was listed anew and has not changed is kept as it was, not a second time.
+    for (informer, before) in informers.iter().zip(&before) {
+        let after = crowd(informer);
+        assert!(after.len() == CROWD && after.iter().zip(before).all(|(new, old)| Arc::ptr_eq(new, old)));
+    }
 
     // And goes on.
     set(&api, "kept", "3");
