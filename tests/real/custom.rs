@@ -100,22 +100,22 @@ fn a_custom_resource_is_read_and_written_as_a_type_and_whole() {
 }
 
 /// Makes the Deployment of a Foo as large as it should be, and writes down how large it is.
-fn reconcile(foo: &Request<Foo>) -> Result<Action, Error> {
-    let deployments = foo.api::<Deployment>();
-    let Some(found) = foo.lister::<Deployment>()?.get(&foo.metadata.namespace, foo.name()) else {
-        let mut deployment = deployment(foo.name(), foo.spec.replicas);
-        deployment.metadata.owner_references.push(foo.owner_reference());
+fn reconcile(this: &Request<Foo>) -> Result<Action, Error> {
+    let deployments = this.api::<Deployment>();
+    let Some(found) = this.lister::<Deployment>()?.get(&this.metadata.namespace, this.name()) else {
+        let mut deployment = deployment(this.name(), this.spec.replicas);
+        deployment.metadata.owner_references.push(this.owner_reference());
         deployments.create(&PostParams::default(), &deployment)?;
         return Ok(Action::await_change());
     };
-    if found.spec.replicas != Some(foo.spec.replicas) {
-        let patch = Patch::Merge(json!({"spec": {"replicas": foo.spec.replicas}}));
-        deployments.patch(foo.name(), &PatchParams::default(), &patch)?;
+    if found.spec.replicas != Some(this.spec.replicas) {
+        let patch = Patch::Merge(json!({"spec": {"replicas": this.spec.replicas}}));
+        deployments.patch(this.name(), &PatchParams::default(), &patch)?;
     }
-    if foo.status.available_replicas != found.status.available_replicas {
-        let mut new = Foo::clone(foo);
+    if this.status.available_replicas != found.status.available_replicas {
+        let mut new = Foo::clone(this);
         new.status.available_replicas = found.status.available_replicas;
-        foo.api::<Foo>().replace_status(foo.name(), &PostParams::default(), &new)?;
+        this.api::<Foo>().replace_status(this.name(), &PostParams::default(), &new)?;
     }
     Ok(Action::await_change())
 }
