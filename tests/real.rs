@@ -1,0 +1,84 @@
+//! The crate against a real kube-apiserver, started for this test binary alone on free ports.
+//!
+//! - `access`: who the client is, and what it is refused
+//! - `verbs`: every verb of `Api`, and what the server refuses
+//! - `watch`: single watches
+//! - `informer`: each list mode, selections, many objects
+//! - `outage`: the server killed, stopped for a while, its history gone
+//! - `custom`: custom resources, controllers, leases
+//!
+//! `server` starts it. Without its binaries the tests pass and say so, unless `LISTWATCH_REAL=required`.
+#![cfg(all(feature = "tls", feature = "kubeconfig"))]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests are outside of what clippy.toml lets off
+
+#[path = "real/access.rs"]
+mod access;
+#[path = "real/custom.rs"]
+mod custom;
+#[path = "real/informer.rs"]
+mod informer;
+#[path = "real/outage.rs"]
+mod outage;
+#[path = "real/server.rs"]
+mod server;
+#[path = "real/verbs.rs"]
+mod verbs;
+#[path = "real/watch.rs"]
+mod watch;
+
+use std::time::Duration;
+
+use listwatch::types::{ConfigMap, Deployment};
+use listwatch::{Api, Clock, Map, ObjectMeta, PostParams, Stop};
+
+/// Longer than anything takes on a machine that is busy.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Asks again and again until it is so.
+#[track_caller]
+fn eventually(what: &str, mut so: impl FnMut() -> bool) {
+    let (clock, stop) = (Clock::system(), Stop::new());
+    let deadline = clock.now() + LONG;
+    while !so() {
+        assert!(clock.now() < deadline, "not within {LONG:?}: {what}");
+        stop.sleep(Duration::from_millis(20));
+    }
+}
+
+fn config_map(name: &str, value: &str) -> ConfigMap {
+    ConfigMap { metadata: ObjectMeta::named(name), data: Map::from([("key", value)]), ..ConfigMap::default() }
+}
+
+fn create(api: &Api<ConfigMap>, name: &str, value: &str) -> ConfigMap {
+    api.create(&PostParams::default(), &config_map(name, value)).unwrap()
+}
+
+/// Creates `PREFIX0000` and so on, which hold their number.
+fn create_many(api: &Api<ConfigMap>, prefix: &str, amount: usize) {
+    const THREADS: usize = 8;
+    std::thread::scope(|scope| {
+        for first in 0..THREADS {
+            scope.spawn(move || {
+                for number in (first..amount).step_by(THREADS) {
+                    create(api, &format!("{prefix}{number:04}"), &number.to_string());
+                }
+            });
+        }
+    });
+}
+
+/// A Deployment that nothing acts on.
+fn deployment(name: &str, replicas: i32) -> Deployment {
+    serde_json::from_value(serde_json::json!({
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "main", "image": "one"}, {"name": "side", "image": "two"}]},
+            },
+        },
+    }))
+    .unwrap()
+}
