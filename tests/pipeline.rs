@@ -129,6 +129,9 @@ fn what_was_missed_is_found_and_unchanged_objects_are_kept() {
         informer.wait_for_sync(SOON).unwrap();
         let kept = informer.lister().get("default", "kept").unwrap();
 
+        let followed = maps.create(&PostParams::default(), &config_map("followed", "first")).unwrap();
+        while seen.recv_timeout(SOON).unwrap() != followed.resource_version() {}
+
         // Cut off, and more happens than the server remembers.
         source.cut();
         clock.wait_for_timers(1);

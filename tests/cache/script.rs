@@ -273,7 +273,7 @@ pub(crate) fn unfit(event: &str, key: &str, version: &str) -> Error {
 }
 
 fn decode(line: &str) -> Error {
-    let mut decoder = WatchDecoder::<ConfigMap>::new(Expect::kind(&ConfigMap::api_resource()));
+    let mut decoder = WatchDecoder::<ConfigMap>::new(Expect::from(&ConfigMap::api_resource()));
     decoder.feed(format!("{line}\n").as_bytes());
     decoder.next_event().unwrap().unwrap_err()
 }
