@@ -104,7 +104,6 @@ impl Http {
                 .max_idle_age(IDLE_TIME)
                 .input_buffer_size(BUFFERS[0])
                 .output_buffer_size(BUFFERS[1])
-                .user_agent(config.user_agent())
                 .build();
             let connector = TcpConnector { tls: tls.clone(), clock: config.clock().clone(), timeout };
             ureq::Agent::with_parts(settings, connector, NoResolver)
@@ -189,6 +188,10 @@ impl Http {
     }
 
     fn prepare(&self, agent: &ureq::Agent, request: &Request, limits: Limits) -> Result<Prepared> {
+        // Without it the path would become part of the server's name, and the credentials would go to another.
+        if !request.path.starts_with('/') {
+            return Err(Error::invalid(format!("the path {:?} does not start with a slash", request.path)));
+        }
         let uri = format!("{}{}", self.config.server(), request.path);
         if uri.len() > LONGEST_URI {
             let length = uri.len();
