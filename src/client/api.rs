@@ -277,7 +277,7 @@ impl<K: Resource> Api<K> {
     /// If the server refuses, or the connection fails.
     pub fn watch(&self, params: &WatchParams, stop: &Stop) -> Result<Watch<K>> {
         let time = params.timeout.unwrap_or_else(|| Jitter::new().between(WATCH_TIME[0], WATCH_TIME[1]));
-        let silence = params.silence.unwrap_or(time + WATCH_GRACE);
+        let silence = params.silence.unwrap_or(time.saturating_add(WATCH_GRACE));
         let answer = self.client.open_watch(&self.collection.watch(params, time), silence, stop);
         match answer {
             Ok(answer) => {

@@ -116,7 +116,16 @@ impl Collection {
     }
 
     fn with_query(&self, query: &Query) -> String {
-        query.append_to(self.resource.path(self.namespace.as_deref()))
+        query.append_to(self.path())
+    }
+
+    fn path(&self) -> String {
+        let namespace = self.namespace.as_deref().map(|namespace| {
+            let mut escaped = String::new();
+            escape(namespace, &mut escaped);
+            escaped
+        });
+        self.resource.path(namespace.as_deref())
     }
 
     /// The path of one object or a part of it.
@@ -125,7 +134,7 @@ impl Collection {
             return Err(Error::invalid(format!("{name:?} is no name of an object")));
         }
         self.check_namespace(&format!("{name:?} alone"))?;
-        let mut path = self.resource.path(self.namespace.as_deref());
+        let mut path = self.path();
         path.push('/');
         escape(name, &mut path);
         if !subresource.is_empty() {
@@ -244,6 +253,10 @@ mod tests {
             "/api/v1/pods?labelSelector=app%20in%20%28a%2Cb%29&fieldSelector=spec.nodeName%3Dn&limit=500"
         );
         assert_eq!(pods(Some("ns")).get("web-0", "").unwrap().path, "/api/v1/namespaces/ns/pods/web-0");
+        assert_eq!(
+            pods(Some("a/../b?")).list(&ListParams::default()).path,
+            "/api/v1/namespaces/a%2F..%2Fb%3F/pods"
+        );
         assert_eq!(nodes().get("n:1", "status").unwrap().path, "/api/v1/nodes/n%3A1/status");
         let watch = WatchParams::default().resource_version("7");
         assert_eq!(

@@ -2,26 +2,27 @@
 
 use std::fmt::Write as _;
 
-use ureq::http::header::{ACCEPT_ENCODING, HeaderName, HeaderValue};
+use ureq::http::header::{HeaderName, HeaderValue};
 
 use crate::config::{Config, Impersonate};
 use crate::error::{Error, Result};
 
-/// As whom to act, and that answers shall not be compressed, if the configuration says so.
+/// Who asks, as whom to act, and that answers shall not be compressed, if the configuration says so.
 pub(super) fn common(config: &Config) -> Result<Vec<(HeaderName, HeaderValue)>> {
     let mut headers = Vec::new();
+    let mut add = |name: &str, value: &str| -> Result<()> {
+        let bad = |e: ureq::http::Error| {
+            Error::config(format!("{value:?} cannot be sent as header {name}")).with_source(e)
+        };
+        let header = HeaderName::from_bytes(name.as_bytes()).map_err(|e| bad(e.into()))?;
+        headers.push((header, HeaderValue::from_bytes(value.as_bytes()).map_err(|e| bad(e.into()))?));
+        Ok(())
+    };
+    add("user-agent", config.user_agent())?;
     if !config.compression() {
-        headers.push((ACCEPT_ENCODING, HeaderValue::from_static("identity")));
+        add("accept-encoding", "identity")?;
     }
     if let Some(Impersonate { user, uid, groups, extra }) = config.impersonate() {
-        let mut add = |name: &str, value: &str| -> Result<()> {
-            let bad = |e: ureq::http::Error| {
-                Error::config(format!("impersonation: {name}: {value:?} fits in no header")).with_source(e)
-            };
-            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|e| bad(e.into()))?;
-            headers.push((name, HeaderValue::from_bytes(value.as_bytes()).map_err(|e| bad(e.into()))?));
-            Ok(())
-        };
         add("impersonate-user", user)?;
         uid.iter().try_for_each(|uid| add("impersonate-uid", uid))?;
         groups.iter().try_for_each(|group| add("impersonate-group", group))?;

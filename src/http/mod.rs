@@ -38,6 +38,9 @@ const BUFFERS: [usize; 2] = [16 << 10, 8 << 10];
 /// ureq must write the first line of a request into the buffer in one piece.
 const LONGEST_URI: usize = BUFFERS[1] - 64;
 
+/// A longer limit of time is as good as this one; clocks overflow when they add it, and panic.
+const LONGEST_TIME: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// A request, without what belongs to the connection: server, credentials, `User-Agent`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
@@ -89,21 +92,21 @@ impl Http {
         }
         let headers = headers::common(&config)?;
         let tls = if config.server().starts_with("https:") { Tls::new(config.tls())? } else { Tls::none() };
+        let timeout = config.connect_timeout().min(LONGEST_TIME);
         let agent = |idle: usize| {
             let settings = ureq::Agent::config_builder()
                 .http_status_as_error(false)
                 .max_redirects(0)
                 .proxy(None)
-                .timeout_connect(Some(config.connect_timeout()))
+                .timeout_connect(Some(timeout))
                 .max_idle_connections(idle)
                 .max_idle_connections_per_host(idle)
                 .max_idle_age(IDLE_TIME)
                 .input_buffer_size(BUFFERS[0])
                 .output_buffer_size(BUFFERS[1])
-                .user_agent(config.user_agent())
                 .build();
-            let (clock, timeout) = (config.clock().clone(), config.connect_timeout());
-            ureq::Agent::with_parts(settings, TcpConnector { tls: tls.share(), clock, timeout }, NoResolver)
+            let connector = TcpConnector { tls: tls.clone(), clock: config.clock().clone(), timeout };
+            ureq::Agent::with_parts(settings, connector, NoResolver)
         };
         let (calls, watches) = (agent(IDLE_CONNECTIONS), agent(0));
         Ok(Self { config, headers, calls, watches })
@@ -185,6 +188,10 @@ impl Http {
     }
 
     fn prepare(&self, agent: &ureq::Agent, request: &Request, limits: Limits) -> Result<Prepared> {
+        // Without it the path would become part of the server's name, and the credentials would go to another.
+        if !request.path.starts_with('/') {
+            return Err(Error::invalid(format!("the path {:?} does not start with a slash", request.path)));
+        }
         let uri = format!("{}{}", self.config.server(), request.path);
         if uri.len() > LONGEST_URI {
             let length = uri.len();
@@ -227,12 +234,15 @@ impl Limits {
     fn set<S: ureq::AsSendBody>(self, agent: &ureq::Agent, request: http::Request<S>) -> http::Request<S> {
         let settings = agent.configure_request(request);
         match self {
-            Self::Total(total) => settings.timeout_global(Some(total)).build(),
-            Self::Stream { head, silence } => settings
-                .timeout_recv_response(Some(head))
-                .timeout_per_read(Some(silence))
-                .timeout_per_write(Some(silence))
-                .build(),
+            Self::Total(total) => settings.timeout_global(Some(total.min(LONGEST_TIME))).build(),
+            Self::Stream { head, silence } => {
+                let silence = Some(silence.min(LONGEST_TIME));
+                settings
+                    .timeout_recv_response(Some(head.min(LONGEST_TIME)))
+                    .timeout_per_read(silence)
+                    .timeout_per_write(silence)
+                    .build()
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use super::connector::Wire;
 use crate::config::TlsOptions;
 use crate::error::{Error, Result};
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Tls;
 
 impl Tls {
@@ -16,10 +16,6 @@ impl Tls {
 
     pub(super) fn new(_: &TlsOptions) -> Result<Self> {
         Err(Error::config("an https:// server needs the feature `tls` of listwatch"))
-    }
-
-    pub(super) fn share(&self) -> Self {
-        Self
     }
 
     pub(super) fn handshake(&self, _: &str, _: &mut Wire) -> Result<Session> {

@@ -25,7 +25,9 @@ const SYSTEM_ROOTS: [&str; 5] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// How connections are secured. Built once for a client; `None` for an `http://` server.
+/// How connections are secured. Clones share the configuration, and with it the sessions; `None` for an `http://`
+/// server.
+#[derive(Clone)]
 pub(super) struct Tls {
     config: Option<Arc<ClientConfig>>,
     server_name: Option<String>,
@@ -60,11 +62,6 @@ impl Tls {
         // One server, so few sessions to take up again.
         config.resumption = Resumption::in_memory_sessions(4);
         Ok(Self { config: Some(Arc::new(config)), server_name: options.server_name.clone() })
-    }
-
-    /// Two clones share the configuration and with it the sessions.
-    pub(super) fn share(&self) -> Self {
-        Self { config: self.config.clone(), server_name: self.server_name.clone() }
     }
 
     /// Does the handshake, within the deadline of `wire`.

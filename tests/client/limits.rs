@@ -135,7 +135,7 @@ fn a_watch_is_refused_in_time_though_its_silence_may_be_long() {
             c.send(format!("HTTP/1.1 {code} No\r\nContent-Length: 100\r\n\r\nno, and then"));
             c.closed();
         });
-        let config = config(&server.url()).with_timeout(SHORT).with_credentials(file.credentials());
+        let config = config(&server.url()).with_timeout(SHORT * 6).with_credentials(file.credentials());
         let api = config_maps(&Client::new(config).unwrap());
         let error = api.watch(&WatchParams::default().silence(LONG), &Stop::new()).unwrap_err();
         assert_eq!(error.code(), Some(code));
@@ -153,4 +153,45 @@ fn a_request_that_the_server_does_not_read_ends_at_its_limit() {
     let error = api.create(&listwatch::PostParams::default(), &object).unwrap_err();
     assert!(error.is_timeout(), "{error}");
     drop(done);
+}
+
+#[test]
+fn a_limit_may_be_as_good_as_none() {
+    let server = Server::start(|c| {
+        c.serve(|c, seen| {
+            if seen.line.contains("watch=true") {
+                c.stream();
+                c.chunk(event("ADDED", &config_map("a")));
+                c.last_chunk();
+            } else if seen.line.contains('?') {
+                c.json(200, r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":[]}"#);
+            } else {
+                c.json(200, config_map("a"));
+            }
+        });
+    });
+    for limit in [Duration::MAX, Duration::from_secs(u64::MAX / 2), Duration::from_secs(1 << 40)] {
+        let config = config(&server.url().replace("127.0.0.1", "localhost"));
+        let api = config_maps(&Client::new(config.with_timeout(limit).with_connect_timeout(limit)).unwrap());
+        api.get("a").unwrap();
+        api.list(&ListParams::default().limit(1)).unwrap();
+        let params = WatchParams::default().timeout(limit).silence(limit);
+        assert_eq!(api.watch(&params, &Stop::new()).unwrap().filter(|event| event.is_ok()).count(), 1);
+        drop(api.watch(&WatchParams::default().timeout(limit), &Stop::new()).unwrap());
+    }
+}
+
+/// A limit of nothing is reached at once, and is not taken for none.
+#[test]
+fn a_limit_may_be_nothing() {
+    let server = Server::start(|c| c.serve(|_, _| {}));
+    let config = config(&server.url()).with_timeout(Duration::ZERO);
+    let api = config_maps(&Client::new(config).unwrap());
+    for error in [
+        api.get("a").unwrap_err(),
+        api.list(&ListParams::default()).unwrap_err(),
+        api.watch(&WatchParams::default().silence(Duration::ZERO), &Stop::new()).unwrap_err(),
+    ] {
+        assert!(error.is_timeout() || error.is_connect(), "{error:?}");
+    }
 }

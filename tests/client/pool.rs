@@ -1,14 +1,14 @@
 //! Which call uses which connection.
 
+use std::thread;
+use std::time::Duration;
+
 use crossbeam_channel::bounded;
 use listwatch::{Api, ListParams, Object, Patch, PatchParams, PostParams, Stop, WatchEvent, WatchParams};
 use serde_json::json;
 
 use super::server::{Connection, Server, hang_up};
 use super::{SOON, client, config, config_map, config_maps, event};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
 
 /// A server whose first connection is special, the others answer.
 fn first_of_its_kind(script: impl Fn(Connection) + Send + Sync + 'static) -> Server {
@@ -192,12 +192,9 @@ fn an_answer_that_nobody_asked_for_is_not_taken_for_the_next() {
 fn a_watch_has_its_own_connection_and_closes_it_when_dropped() {
     let (closed, when) = bounded(1);
     let server = Server::start(move |c| {
-        let closed = closed.clone();
-        let watching = AtomicBool::new(false);
         let mut c = c;
         while let Some(seen) = c.request() {
             if seen.line.contains("watch=true") {
-                watching.store(true, Ordering::SeqCst);
                 c.stream();
                 c.chunk(event("ADDED", &config_map("a")));
                 c.closed();
@@ -283,4 +280,16 @@ fn nothing_is_sent_before_the_first_call() {
     let server = Server::start(|c| c.serve(|_, _| {}));
     drop(listwatch::Client::new(config(&server.url())).unwrap());
     assert_eq!(server.accepted(), 0);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_client_has_no_threads_but_for_name_lookups() {
+    let server = Server::start(|c| c.serve(|c, _| c.json(200, config_map("a"))));
+    let api = config_maps(&client(&server.url().replace("127.0.0.1", "localhost")));
+    api.get("a").unwrap();
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let names = tasks.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok());
+    let ours: Vec<_> = names.filter(|name| name.starts_with("listwatch")).collect();
+    assert!(ours.iter().all(|name| name == "listwatch-dns\n"), "{ours:?}");
 }

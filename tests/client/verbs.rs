@@ -311,6 +311,25 @@ fn a_client_says_as_whom_it_acts() {
 }
 
 #[test]
+fn what_cannot_be_asked_for_is_told_and_goes_nowhere() {
+    let (server, other) = (server(), server());
+    let client = client(&server.url());
+    let elsewhere = format!("@{}/", other.url().strip_prefix("http://").unwrap());
+    for path in ["", "api/v1", ".example.com/", &elsewhere, "/a b", "/a\r\nX-Evil: 1", "/\u{fc}\0"] {
+        let error = client.request_text(&Request::new(Method::Get, path)).unwrap_err();
+        assert!(error.is_invalid_argument(), "{path:?}: {error:?}");
+    }
+    assert_eq!((server.accepted(), other.accepted()), (0, 0));
+}
+
+#[test]
+fn a_user_agent_that_fits_in_no_header_is_an_error() {
+    let config = config("http://127.0.0.1:1").with_user_agent("a\r\nX-Evil: 1");
+    let error = Client::new(config).and_then(|client| config_maps(&client).get("a")).unwrap_err();
+    assert!(error.is_config(), "{error:?}");
+}
+
+#[test]
 fn a_client_never_goes_around_its_proxy() {
     let config = config("http://127.0.0.1:1").with_proxy_url("http://127.0.0.1:2").unwrap();
     let error = Client::new(config).unwrap_err();
