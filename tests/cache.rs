@@ -10,6 +10,8 @@
 //! `script` is a `ListWatch` that the test answers request by request; `server` an API server of few words. Both are
 //! synchronised by channels: nothing here sleeps.
 
+#![allow(clippy::unwrap_used, clippy::panic)] // as in tests, which these are
+
 #[path = "cache/controller.rs"]
 mod controller;
 #[path = "cache/factory.rs"]

@@ -318,11 +318,14 @@ impl<K: Resource> Queue<K> {
     }
 }
 
+/// Takes a listener out of its informer.
+type Leave<K> = Arc<dyn Fn(&Arc<Listener<K>>) + Send + Sync>;
+
 /// A handler's place at an informer, from [`Informer::add_handler`](super::Informer::add_handler). Dropping it changes
 /// nothing; the handler stays.
 pub struct Registration<K> {
     pub(super) listener: Arc<Listener<K>>,
-    pub(super) leave: Arc<dyn Fn(&Arc<Listener<K>>) + Send + Sync>,
+    pub(super) leave: Leave<K>,
     pub(super) clock: Clock,
     pub(super) stop: Stop,
 }

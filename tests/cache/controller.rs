@@ -64,8 +64,8 @@ fn controller(server: &ApiServer) -> Controller<Foo> {
 /// Starts it with a function that tells which object it was called with.
 fn telling(controller: Controller<Foo>) -> (Running, Receiver<String>) {
     let (calls, told) = unbounded();
-    let running = start(&Arc::new(controller), move |foo: &Request<Foo>| {
-        calls.send(text(&**foo.object())).unwrap();
+    let running = start(&Arc::new(controller), move |request: &Request<Foo>| {
+        calls.send(text(&**request.object())).unwrap();
         Ok::<_, Error>(Action::await_change())
     });
     (running, told)
@@ -167,13 +167,13 @@ fn a_request_reads_the_caches_of_its_controller_only() {
     server.put(DEPLOYMENTS, "a/d", owner("samplecontroller.k8s.io/v1alpha1", "Foo", "one", Some(true)));
     let (calls, told) = unbounded();
     let watching = controller(&server).owns::<Deployment>().watches(|_: &ConfigMap| Vec::new());
-    let running = start(&Arc::new(watching), move |foo: &Request<Foo>| {
-        let deployment = foo.lister::<Deployment>()?.get("a", "d");
-        let maps = foo.lister::<ConfigMap>()?.store().len();
-        let own = foo.lister::<Foo>()?.get("a", "one").is_some();
-        let none = foo.lister::<Secret>().map(drop).unwrap_err().to_string();
-        let reference = foo.owner_reference();
-        calls.send((deployment.is_some(), maps, own, none, foo.name().to_owned(), reference)).unwrap();
+    let running = start(&Arc::new(watching), move |request: &Request<Foo>| {
+        let deployment = request.lister::<Deployment>()?.get("a", "d");
+        let maps = request.lister::<ConfigMap>()?.store().len();
+        let own = request.lister::<Foo>()?.get("a", "one").is_some();
+        let none = request.lister::<Secret>().map(drop).unwrap_err().to_string();
+        let reference = request.owner_reference();
+        calls.send((deployment.is_some(), maps, own, none, request.name().to_owned(), reference)).unwrap();
         Ok::<_, Error>(Action::await_change())
     });
     let (deployment, maps, own, none, name, reference) = next(&told);
@@ -240,9 +240,9 @@ fn it_can_run_again_and_leaves_no_thread() {
         let (calls, told) = unbounded();
         let kept = Arc::new(());
         let (given, in_call) = (kept.clone(), Arc::new(Mutex::new(())));
-        let running = start(&controller, move |foo: &Request<Foo>| {
+        let running = start(&controller, move |request: &Request<Foo>| {
             let _ = (&given, in_call.lock());
-            calls.send(text(&**foo.object())).unwrap();
+            calls.send(text(&**request.object())).unwrap();
             Ok::<_, Error>(Action::await_change())
         });
         assert_eq!(next(&told), "a/one@1");

@@ -88,7 +88,7 @@ fn one_that_fails_does_not_hold_up_the_others_and_is_named() {
     assert!(told.contains("secrets") && told.contains("/api/v1/secrets is refused"), "{told}");
     assert!(!told.contains("configmaps"), "{told}");
     // Two that fail are both named.
-    factory.informer::<Node>();
+    let _nodes = factory.informer::<Node>();
     let told = factory.wait_for_sync(Duration::ZERO).unwrap_err().to_string();
     assert!(told.contains("secrets") && told.contains("nodes not synced"), "{told}");
     // What is allowed later is had later.

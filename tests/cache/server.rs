@@ -131,7 +131,8 @@ impl Shared {
                 break;
             }
         }
-        let target = first.split(' ').nth(1).unwrap_or_default();
+        // A connection may be closed before anything is asked on it.
+        let Some(target) = first.split(' ').nth(1) else { return Ok(()) };
         let _ = self.requests.send(target.to_owned());
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let (path, namespace) = match path.split_once("/namespaces/") {
