@@ -7,7 +7,9 @@
 //! cargo run --example foo_controller -- --cluster   tells the same on the cluster of the kubeconfig
 //! ```
 
-use std::time::{SystemTime, UNIX_EPOCH};
+#![allow(clippy::expect_used, reason = "an example may end so")]
+
+use std::time::UNIX_EPOCH;
 
 use listwatch::types::{Deployment, Event};
 use listwatch::{
@@ -111,7 +113,7 @@ fn wanted(foo: &Request<Foo>) -> Deployment {
 
 /// Tells of a Foo what `kubectl describe` then shows.
 fn tell_event(foo: &Request<Foo>, kind: &str, reason: &str, note: &str) -> Result<(), Error> {
-    let now = SystemTime::now();
+    let now = foo.client().clock().wall();
     let nanos = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let resource = Foo::api_resource();
     let event = Event {

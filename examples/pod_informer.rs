@@ -3,6 +3,8 @@
 //! `cargo run --example pod_informer` plays on an embedded API server; with `--cluster` it follows the pods of the
 //! kubeconfig's cluster for ten seconds.
 
+#![allow(clippy::expect_used, reason = "an example may end so")]
+
 use std::time::Duration;
 
 use listwatch::types::Pod;

@@ -3,6 +3,8 @@
 //! `cargo run --example watch_pods` plays a few changes on an embedded API server; with `--cluster` it watches the
 //! pods of the kubeconfig's cluster until the server ends the watch, after some minutes.
 
+#![allow(clippy::expect_used, reason = "an example may end so")]
+
 use std::time::Duration;
 
 use listwatch::types::Pod;

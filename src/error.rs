@@ -178,7 +178,8 @@ impl Error {
         self.status().is_some_and(Status::is_too_large_resource_version)
     }
 
-    /// A limit of time was reached, here or at the server (504 `Timeout`).
+    /// A limit of time was reached, here or at the server (504 `Timeout`). A connection that was not made in time is
+    /// [`is_connect`](Self::is_connect), as the request was never sent.
     pub fn is_timeout(&self) -> bool {
         self.0.kind == Kind::Timeout || self.has(504, "Timeout")
     }

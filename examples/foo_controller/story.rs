@@ -1,12 +1,12 @@
 //! What happens in a Foo's life, told as it happens.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use listwatch::types::{CustomResourceDefinition, Deployment, Event};
 use listwatch::{
-    Api, Client, DeleteParams, Error, Handlers, InformerFactory, ListParams, Object, Patch, PatchParams,
-    PostParams, StaticResource, Stop,
+    Api, Client, Clock, DeleteParams, Error, Handlers, InformerFactory, ListParams, Object, Patch,
+    PatchParams, PostParams, StaticResource, Stop,
 };
 use serde_json::{Value, json};
 
@@ -160,14 +160,14 @@ fn until(
     stop: &Stop,
     holds: impl Fn() -> Result<bool, Error>,
 ) -> Result<(), Error> {
-    let start = Instant::now();
+    let (clock, start) = (Clock::system(), Clock::system().now());
     while !holds()? {
-        if start.elapsed() > limit || stop.sleep(Duration::from_millis(20)) {
+        if clock.now() - start > limit || stop.sleep(Duration::from_millis(20)) {
             println!("   ! not within {limit:?}: {what}");
             return Err(Error::timed_out(format!("waiting until {what}")));
         }
     }
-    println!("   - {what} ({:.0?})", start.elapsed());
+    println!("   - {what} ({:.0?})", clock.now() - start);
     Ok(())
 }
 
