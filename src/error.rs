@@ -204,7 +204,7 @@ impl Error {
         self.0.kind == Kind::Decode
     }
 
-    /// A limit of size was reached: a line, a list, a body.
+    /// A limit of size was reached: a line, a list, a body, an address.
     pub fn is_limit(&self) -> bool {
         self.0.kind == Kind::Limit
     }

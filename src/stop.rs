@@ -205,6 +205,27 @@ mod tests {
     }
 
     #[test]
+    fn what_joins_while_the_parent_stops_is_stopped_too() {
+        for _ in 0..500 {
+            let parent = Stop::new();
+            let joining = parent.clone();
+            let run = move || {
+                let child = joining.child();
+                let (called, was_called) = bounded(1);
+                let hook = joining.on_stop(move || called.send(()).unwrap());
+                joining.wait();
+                // Either the one that stops or the one that joins runs the hook.
+                was_called.recv_timeout(Duration::from_secs(60)).unwrap();
+                child.wait();
+                drop(hook);
+            };
+            let thread = thread::Builder::new().spawn(run).unwrap();
+            parent.stop();
+            thread.join().unwrap();
+        }
+    }
+
+    #[test]
     fn hooks_run_once_and_can_be_taken_away() {
         let count = Arc::new(AtomicUsize::new(0));
         let hook = |count: &Arc<AtomicUsize>| {

@@ -165,7 +165,8 @@ impl Config {
         &self.credentials
     }
 
-    /// The time limit of one call, from start to the last byte; not of watches. 30 s if not set.
+    /// The time limit of one call, from start to the last byte. Of lists, which may be long, it limits the wait for the
+    /// head of the answer and each silence after it; of watches only the former. 30 s if not set.
     #[must_use]
     pub fn timeout(&self) -> Duration {
         self.timeout
@@ -183,7 +184,8 @@ impl Config {
         &self.user_agent
     }
 
-    /// The proxy to go through, with its user and password if it has any.
+    /// The proxy to go through, with its user and password if it has any. [`Client`](crate::Client) cannot use one yet,
+    /// and refuses to go around it.
     #[must_use]
     pub fn proxy_url(&self) -> Option<&str> {
         self.proxy_url.as_deref()

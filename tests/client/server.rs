@@ -184,6 +184,7 @@ impl Server {
         format!("http://{}", self.address)
     }
 
+    #[cfg(feature = "tls")]
     pub(crate) fn port(&self) -> u16 {
         self.address.port()
     }
