@@ -11,7 +11,7 @@ use listwatch::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::script::{next, text};
+use crate::script::{next, text, timers, until};
 use crate::server::{ApiServer, CONFIG_MAPS, DEPLOYMENTS, serve};
 
 const FOOS: &str = "/apis/samplecontroller.k8s.io/v1alpha1/foos";
@@ -207,11 +207,11 @@ fn first_lists_that_do_not_come_are_an_error_that_says_why() {
     let running = start(&Arc::new(all.sync_timeout(Duration::from_secs(10))), |_: &Request<Foo>| {
         Ok::<_, Error>(Action::await_change())
     });
-    clock.wait_for_timers(2); // for the next try, and for the end of patience
-    while running.done.is_empty() {
+    timers(&clock, 2); // for the next try, and for the end of patience
+    until(|| {
         clock.advance(Duration::from_secs(10));
-        std::thread::yield_now();
-    }
+        !running.done.is_empty()
+    });
     let error = next(&running.done).unwrap_err();
     assert!(error.is_timeout(), "{error}");
     assert!(

@@ -4,7 +4,7 @@ use listwatch::types::{ConfigMap, Node, Secret};
 use listwatch::{Clock, InformerFactory, ListMode, Resource, StaticResource, Stop};
 
 use crate::informer::{expect, recorder};
-use crate::script::{PATIENCE, next, soon};
+use crate::script::{PATIENCE, next, soon, timers, until};
 use crate::server::{CONFIG_MAPS, SECRETS, serve};
 
 fn lists(requests: &[String]) -> Vec<&str> {
@@ -81,9 +81,7 @@ fn one_that_fails_does_not_hold_up_the_others_and_is_named() {
     factory.start(&stop).unwrap();
     let good = maps.clone();
     soon(move || good.wait_for_sync(PATIENCE)).unwrap();
-    while secrets.health().errors == 0 {
-        std::thread::yield_now();
-    }
+    until(|| secrets.health().errors > 0);
     let told = factory.wait_for_sync(Duration::ZERO).unwrap_err().to_string();
     assert!(told.contains("secrets") && told.contains("/api/v1/secrets is refused"), "{told}");
     assert!(!told.contains("configmaps"), "{told}");
@@ -98,10 +96,10 @@ fn one_that_fails_does_not_hold_up_the_others_and_is_named() {
     let (done, is_done) = crossbeam_channel::bounded(1);
     let wait = move || done.send(waiting.wait_for_sync(Duration::MAX)).unwrap();
     let thread = std::thread::Builder::new().spawn(wait).unwrap();
-    while !secrets.has_synced() {
+    until(|| {
         clock.advance(Duration::from_secs(1));
-        std::thread::yield_now();
-    }
+        secrets.has_synced()
+    });
     next(&is_done).unwrap();
     thread.join().unwrap();
     stop.stop();
@@ -131,7 +129,7 @@ fn a_type_may_have_a_period_of_resync_of_its_own() {
     factory.informer::<ConfigMap>().add_handler(handler).unwrap();
     factory.start(&stop).unwrap();
     expect(&told, &["=a/x@1"]);
-    clock.wait_for_timers(1);
+    timers(&clock, 1);
     clock.advance(Duration::from_secs(10));
     expect(&told, &["a/x@1→a/x@1"]);
     stop.stop();

@@ -205,7 +205,7 @@ fn a_source_that_panics_is_asked_again() {
     let thread = std::thread::Builder::new()
         .spawn(move || reflector.run(&token, &mut |_: listwatch::cache::Delta<ConfigMap>| ()))
         .unwrap();
-    clock.wait_for_timers(1);
+    crate::script::timers(&clock, 1);
     clock.advance(std::time::Duration::from_secs(2));
     let _feed = server.sync(&[], "10");
     stop.stop();

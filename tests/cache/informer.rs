@@ -11,7 +11,7 @@ use listwatch::{
     Selector, Stop, WorkQueue, enqueue,
 };
 
-use crate::script::{Server, expired, next, object, script, soon, status, text, unfit};
+use crate::script::{Server, expired, next, object, script, soon, status, text, timers, unfit, until};
 
 /// Tells each call as text: `=` initial, `+` added, `→` updated, `-` deleted, `?` deleted without the final state.
 pub(crate) fn recorder() -> (impl Handler<ConfigMap>, Receiver<String>) {
@@ -170,7 +170,7 @@ fn a_wait_for_sync_that_fails_says_why() {
     for e in answers {
         let message = e.to_string();
         s.server.list(ListParams::default().limit(500)).fail(e);
-        s.clock.wait_for_timers(1);
+        timers(&s.clock, 1);
         let told = why().to_string();
         assert!(told.contains(&message) && told.contains("configmaps in \"a\""), "{told}");
         s.clock.advance(Duration::from_secs(60));
@@ -194,14 +194,9 @@ fn a_wait_for_sync_that_fails_says_why() {
     assert!(told.contains("1000 objects so far"), "{told}");
     second.all(&["a/last@1"], "9");
     let _feed = s.server.watch_from("9").open();
-    let told = loop {
-        // Until the list has been applied.
-        let told = s.informer.wait_for_sync(Duration::ZERO).unwrap_err().to_string();
-        if s.informer.has_synced() && told.contains("sluggish") {
-            break told;
-        }
-        std::thread::yield_now();
-    };
+    until(|| s.informer.has_synced());
+    let told = s.informer.wait_for_sync(Duration::ZERO).unwrap_err().to_string();
+    assert!(told.contains("sluggish"), "{told}");
     assert!(told.contains("notifications wait"), "{told}");
     let error = slow.wait_for_sync(Duration::ZERO).unwrap_err();
     assert!(error.is_timeout() && error.to_string().contains("sluggish"), "{error}");
@@ -245,7 +240,7 @@ fn a_wait_for_all_does_not_wait_for_a_handler_that_was_removed() {
     let (done, is_done) = bounded(1);
     let wait = move || done.send(informer.wait_for_sync(Duration::MAX)).unwrap();
     let waiting = std::thread::Builder::new().spawn(wait).unwrap();
-    s.clock.wait_for_timers(1);
+    timers(&s.clock, 1);
     // It ends after the call that it is in; the wait for all ends at once.
     let remove = std::thread::Builder::new().spawn(move || slow.remove()).unwrap();
     next(&is_done).unwrap();
@@ -358,7 +353,7 @@ fn each_handler_has_its_own_period_of_resync() {
     }
     let mut counts = [0; 2];
     for _ in 0..30 {
-        s.clock.wait_for_timers(1);
+        timers(&s.clock, 1);
         s.clock.advance(Duration::from_secs(10));
         // Something passes through, so that the resync before it has been told.
         let version = s.informer.last_sync_resource_version().parse::<u64>().unwrap() + 1;
@@ -424,9 +419,7 @@ fn a_blocked_handler_with_a_filter_misses_no_deletion() {
     feed.deleted("a/x@9999");
     feed.deleted("b/7@10000");
     feed.added("c/end@10001");
-    while s.informer.lister().store().resource_version() != "10001" {
-        std::thread::yield_now();
-    }
+    until(|| s.informer.lister().store().resource_version() == "10001");
     assert!(registration.depth() > 1990);
     drop(go);
     // Of b/7 it was never told.
@@ -524,9 +517,7 @@ fn a_handler_that_joins_under_churn_is_told_of_each_object_once() {
         let registration =
             s.informer.add_handler(Fold { known: BTreeMap::new(), done: done.clone() }).unwrap();
         let waiting = s.informer.last_sync_resource_version();
-        while s.informer.last_sync_resource_version() == waiting {
-            std::thread::yield_now();
-        }
+        until(|| s.informer.last_sync_resource_version() != waiting);
         if n % 3 == 0 {
             soon(move || registration.remove());
         }

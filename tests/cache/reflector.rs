@@ -4,7 +4,7 @@ use listwatch::cache::{Activity, Delta};
 use listwatch::{ListMode, ListParams, WatchParams};
 
 use crate::script::{Feed, Running};
-use crate::script::{broken_frame, expired, next, refused, run, run_with, status};
+use crate::script::{broken_frame, expired, next, refused, run, run_with, status, timers};
 
 /// Each scenario runs in each mode of listing; what they share is said once, here.
 pub(crate) const MODES: [ListMode; 3] = [ListMode::Paged(2), ListMode::WatchList, ListMode::Cached];
@@ -347,7 +347,7 @@ fn stop_ends_it_whatever_it_waits_for() {
         // for its next try
         let run2 = run(mode);
         fail_list(&run2, mode, "", refused());
-        run2.clock.wait_for_timers(1);
+        timers(&run2.clock, 1);
         run2.stop.stop();
         run2.join();
         // for events

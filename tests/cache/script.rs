@@ -350,8 +350,9 @@ impl Running {
     }
 
     /// Lets the wait that the reflector is in pass, and says how long it was.
+    #[track_caller]
     pub(crate) fn wait_out(&self) -> Duration {
-        self.clock.wait_for_timers(1);
+        timers(&self.clock, 1);
         let wait = self.clock.next_timer().unwrap_or_default();
         self.clock.advance(wait);
         wait
@@ -384,6 +385,24 @@ pub(crate) fn ended(thread: std::thread::JoinHandle<()>) {
     };
     std::thread::Builder::new().name("test-join".into()).spawn(join).unwrap();
     assert!(next(&is_done), "the thread panicked");
+}
+
+/// Waits until something holds that no channel tells of.
+#[track_caller]
+pub(crate) fn until(mut holds: impl FnMut() -> bool) {
+    let clock = Clock::system();
+    let end = clock.now() + PATIENCE;
+    while !holds() {
+        assert!(clock.now() < end, "it did not come to hold");
+        std::thread::yield_now();
+    }
+}
+
+/// Waits until so many threads wait for a time of this clock.
+#[track_caller]
+pub(crate) fn timers(clock: &Clock, count: usize) {
+    let clock = clock.clone();
+    soon(move || clock.wait_for_timers(count));
 }
 
 /// Runs what must return soon.

@@ -16,12 +16,7 @@ fn threads(suffix: &str) -> usize {
 /// Waits until so many are left; the kernel forgets a thread a moment after it was joined.
 #[track_caller]
 fn until(suffix: &str, count: usize) {
-    let suffix = suffix.to_owned();
-    soon(move || {
-        while threads(&suffix) != count {
-            std::thread::yield_now();
-        }
-    });
+    crate::script::until(|| threads(suffix) == count);
 }
 
 #[test]
@@ -40,7 +35,7 @@ fn an_informer_has_two_threads_and_one_for_each_handler() {
         })
         .collect();
     let feeds: Vec<_> = informers.iter().map(|(_, server)| server.sync(&["a/x@1"], "10")).collect();
-    assert_eq!(threads("many"), 50 * 2 + 49);
+    until("many", 50 * 2 + 49);
     stop.stop();
     let joined: Vec<_> = informers.iter().map(|(informer, _)| informer.clone()).collect();
     soon(move || joined.iter().for_each(Informer::join));
