@@ -13,7 +13,7 @@
 //!
 //! V: pod (default: the projection `types::Pod`), object (whole objects). M: list (default: pages of 500), cached,
 //! watchlist. `BENCH_SERVER` names the replay server; without it the kubeconfig names a real one.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods)] // a measuring program may end so
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)] // a measuring program may end so
 #![allow(missing_docs)]
 
 use std::fs;

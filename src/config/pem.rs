@@ -30,7 +30,7 @@ pub struct ClientCertificate {
 pub enum Pem {
     /// The text itself.
     Data(Vec<u8>),
-    /// A file that holds it, read when it is needed, and again when it may have changed.
+    /// A file that holds it, read when a client is made.
     File(PathBuf),
 }
 

@@ -42,7 +42,7 @@ const LONGEST_URI: usize = BUFFERS[1] - 64;
 const LONGEST_TIME: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// A request, without what belongs to the connection: server, credentials, `User-Agent`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Request {
     pub(crate) method: Method,
     /// Path and query, percent-encoded.
@@ -51,6 +51,13 @@ pub struct Request {
     pub(crate) content_type: &'static str,
     /// Empty is none.
     pub(crate) body: Vec<u8>,
+}
+
+/// Without the body, which may hold secrets.
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} with {} bytes", self.method, self.path, self.body.len())
+    }
 }
 
 /// The verbs of the API.
