@@ -245,6 +245,16 @@ mod tests {
     }
 
     #[test]
+    fn a_time_that_no_clock_can_tell_is_far_away() {
+        for clock in [Clock::system(), Clock::manual()] {
+            assert!(clock.deadline(Duration::MAX) - clock.now() > Duration::from_secs(1 << 31));
+            let stop = Stop::new();
+            stop.stop();
+            assert!(clock.sleep(Duration::MAX, &stop));
+        }
+    }
+
+    #[test]
     fn stop_ends_a_sleep_of_a_manual_clock() {
         let (clock, stop) = (Clock::manual(), Stop::new());
         let (sleeping, token) = (clock.clone(), stop.clone());

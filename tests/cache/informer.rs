@@ -569,6 +569,39 @@ fn the_cache_is_read_by_key_namespace_label_and_index() {
 }
 
 #[test]
+fn a_handler_may_stop_and_join_its_own_informer() {
+    let s = setup();
+    let (informer, stop, (done, is_done)) = (s.informer.clone(), s.stop.clone(), bounded(1));
+    let handler = Handlers::new().on_add(move |_: &Arc<ConfigMap>, _| {
+        stop.stop();
+        informer.join();
+        done.send(()).unwrap();
+    });
+    s.informer.add_handler(handler).unwrap();
+    s.start();
+    let _feed = s.server.sync(&["a/x@1"], "10");
+    next(&is_done);
+    s.end();
+}
+
+#[test]
+fn a_wait_for_all_waits_for_a_handler_that_came_late() {
+    let s = setup();
+    s.start();
+    let _feed = s.server.sync(&["a/x@1"], "10");
+    s.synced();
+    let (go, gate) = bounded::<()>(0);
+    let late = Handlers::new().on_add(move |_: &Arc<ConfigMap>, _| {
+        let _ = gate.recv();
+    });
+    s.informer.add_handler(late).unwrap();
+    assert!(s.informer.has_synced());
+    assert!(s.informer.wait_for_sync(Duration::ZERO).is_err());
+    drop(go);
+    s.synced();
+}
+
+#[test]
 fn a_stop_that_came_first_ends_it_at_once() {
     let s = setup();
     let (handler, told) = recorder();
