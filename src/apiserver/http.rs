@@ -279,6 +279,21 @@ impl Connection {
         }
     }
 
+    /// Whether the client has closed its side. Does not wait.
+    pub(super) fn is_abandoned(&self) -> io::Result<bool> {
+        if !self.unread.is_empty() {
+            return Ok(false);
+        }
+        self.stream.set_nonblocking(true)?;
+        let peeked = self.stream.peek(&mut [0]);
+        self.stream.set_nonblocking(false)?;
+        match peeked {
+            Ok(read) => Ok(read == 0),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
     /// Reads on for a moment after an answer that ends the connection, as a reset by unread bytes would lose it.
     pub(super) fn drain(&mut self) {
         let _ = self.stream.shutdown(Shutdown::Write);
@@ -413,5 +428,51 @@ mod tests {
     fn percent_encoding_that_is_none_stays() {
         assert_eq!(decode("a%2Fb%zz%4", false), "a/b%zz%4");
         assert_eq!(decode("%ff", false), "\u{fffd}");
+    }
+
+    /// Any bytes are a request, the beginning of one, or refused; what is read is within them.
+    #[test]
+    fn no_bytes_make_it_panic() {
+        let parts: [&[u8]; 20] = [
+            b"GET ",
+            b"/a?b=%",
+            b" HTTP/1.1",
+            b"\r\n",
+            b"\r\n",
+            b"\r\n\r\n",
+            b"Content-Length: ",
+            b"1",
+            b"ff",
+            b"0",
+            b"Transfer-Encoding: chunked",
+            b"Connection: close",
+            b"Accept: ,",
+            b";x",
+            b"ffffffffffffffff",
+            b"\xff",
+            b"\0",
+            b" ",
+            b"abc",
+            b"GET / HTTP/1.1\r\n",
+        ];
+        let (mut seed, mut heads, mut bodies) = (88_172_645_463_325_252_u64, 0, 0);
+        let mut random = |below: usize| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            (seed % below as u64) as usize
+        };
+        for _ in 0..100_000 {
+            let bytes: Vec<u8> = (0..random(10)).flat_map(|_| parts[random(parts.len())]).copied().collect();
+            if let Ok(Some(head)) = parse_head(&bytes) {
+                assert!(head.bytes <= bytes.len(), "{}", bytes.escape_ascii());
+                heads += 1;
+            }
+            if let Ok(Some((body, read))) = parse_chunked(&bytes) {
+                assert!(body.len() < read && read <= bytes.len(), "{}", bytes.escape_ascii());
+                bodies += 1;
+            }
+        }
+        assert!(heads > 500 && bodies > 500, "only {heads} heads and {bodies} bodies");
     }
 }

@@ -50,7 +50,7 @@ pub(super) fn post(call: &Call<'_>, request: &Request) -> Outcome<Response> {
     let body = decode(&call.kind, request)?;
     let mut state = call.server.state();
     let object = create(&mut state, &call.kind, &call.namespace, &options, body, Operation::Update)?;
-    let now = call.server.seconds();
+    let now = call.server.now();
     drop(state);
     Ok(Response::json(201, view.object(&call.kind, &object, now)))
 }
@@ -69,7 +69,7 @@ pub(super) fn put(call: &Call<'_>, request: &Request) -> Outcome<Response> {
         return Err(Failure::invalid_named(&call.kind.plural, &call.kind.group, &call.name, vec![cause]));
     }
     let object = update(&mut state, call, &options, &old, body, Operation::Update)?;
-    let now = call.server.seconds();
+    let now = call.server.now();
     drop(state);
     Ok(Response::json(200, view.object(&call.kind, &object, now)))
 }
@@ -77,8 +77,10 @@ pub(super) fn put(call: &Call<'_>, request: &Request) -> Outcome<Response> {
 /// The object in a request's body, without apiVersion and kind, which are checked.
 pub(super) fn decode(kind: &Kind, request: &Request) -> Outcome<Value> {
     let media = request.content_type.split(';').next().unwrap_or_default().trim();
-    if !matches!(media, "" | "application/json") {
-        return Err(Failure::unsupported_media("application/json"));
+    match media {
+        "" | "application/json" => {}
+        "application/vnd.kubernetes.protobuf" => return Err(Failure::protobuf()),
+        _ => return Err(Failure::unsupported_media("application/json")),
     }
     let mut body: Value = serde_json::from_slice(&request.body).map_err(|e| {
         let start: String = String::from_utf8_lossy(&request.body).chars().take(100).collect();
