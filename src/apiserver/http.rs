@@ -148,7 +148,10 @@ pub(super) fn parse_head(bytes: &[u8]) -> Outcome<Option<Head>> {
             "transfer-encoding" if length.replace(Length::Chunked).is_some() => return bad("two lengths"),
             "transfer-encoding" => {}
             "content-length" => {
-                let Ok(bytes) = value.parse() else { return bad("Content-Length is no number") };
+                // Rust takes a sign, too.
+                let Some(bytes) = value.parse().ok().filter(|_| !value.starts_with('+')) else {
+                    return bad("Content-Length is no number");
+                };
                 if length.replace(Length::Bytes(bytes)).is_some_and(|before| before != Length::Bytes(bytes)) {
                     return bad("two lengths");
                 }
@@ -403,6 +406,7 @@ mod tests {
             &b"\x16\x03\x01\x02\x00\x01"[..],
             b"GET /\r\n\r\n",
             b"GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+            b"GET / HTTP/1.1\r\nContent-Length: +1\r\n\r\n",
             b"GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
             b"GET / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
             b"GET / HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n",

@@ -10,7 +10,7 @@ use super::http::Request;
 use super::kinds::Kind;
 use super::routes::Call;
 use super::store::Object;
-use super::tree::at_path;
+use super::tree::{at_path, plain};
 
 /// Which objects a request is about.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl Filter {
         let equal = match at_path(body, path) {
             None | Some(Value::Null) => wanted.value == default,
             Some(Value::String(text)) => *text == wanted.value,
-            Some(other) => other.to_string() == wanted.value,
+            Some(other) => plain(other) == wanted.value,
         };
         equal == wanted.equal
     }

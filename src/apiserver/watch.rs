@@ -127,7 +127,9 @@ impl Watch {
         for change in &self.backlog {
             told = self.tell(change, now(), connection)?.unwrap_or(told);
         }
-        let mut next_bookmark = server.clock.now() + server.options.bookmark_every;
+        // An interval without end is one way to say never.
+        let next = || server.clock.now().checked_add(server.options.bookmark_every).unwrap_or(self.deadline);
+        let mut next_bookmark = next();
         loop {
             let timer = server.clock.timer(Some(next_bookmark.min(self.deadline)));
             let over;
@@ -142,7 +144,7 @@ impl Watch {
                 recv(timer.channel()) -> _ => over = server.clock.now() >= self.deadline,
                 recv(server.stop.signal()) -> _ => return Ok(()),
             }
-            next_bookmark = server.clock.now() + server.options.bookmark_every;
+            next_bookmark = next();
             // Only asked now and then: to know it at once would take a second thread for each watch.
             if connection.is_abandoned()? {
                 return Err(io::ErrorKind::UnexpectedEof.into());

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::object::cut;
+
 use super::answer::{Cause, Failure, Outcome, Response};
 use super::fields::{self, Operation};
 use super::http::Request;
@@ -147,8 +149,7 @@ pub(super) fn create(
             return Err(Failure::invalid(kind, "", vec![cause]));
         }
         // 63 is the longest name of a label; the suffix has 5 letters.
-        let cut = (0..=58.min(prefix.len())).rev().find(|at| prefix.is_char_boundary(*at)).unwrap_or(0);
-        let name = format!("{}{}", &prefix[..cut], name_suffix());
+        let name = format!("{}{}", cut(prefix, 58).0, name_suffix());
         metadata(&mut body).insert("name".into(), name.into());
     }
     let name = text(&body, "/metadata/name").to_string();
@@ -210,10 +211,10 @@ pub(super) fn update(
 ) -> Outcome<Arc<Object>> {
     let (kind, name) = (&*call.kind, &*old.key.name);
     place(kind, &old.key.namespace, &mut new)?;
-    if !matches!(text(&new, "/metadata/name"), "") && text(&new, "/metadata/name") != name {
+    let sent_name = text(&new, "/metadata/name");
+    if !sent_name.is_empty() && sent_name != name {
         return Err(Failure::bad_request(format!(
-            "the name of the object ({}) does not match the name on the URL ({name})",
-            text(&new, "/metadata/name")
+            "the name of the object ({sent_name}) does not match the name on the URL ({name})"
         )));
     }
     let sent_uid = text(&new, "/metadata/uid");
@@ -328,7 +329,7 @@ fn keep_what_is_the_servers(kind: &Kind, subresource: &str, old: &Value, new: &m
     meta.remove("selfLink");
 }
 
-/// A null is the same as an absent field for built-in kinds, and for all in the metadata.
+/// A null is the same as an absent field, at the top of an object and in its metadata.
 fn drop_nulls(body: &mut Value) {
     fn within(tree: &mut Tree) {
         tree.retain(|_, value| !value.is_null());

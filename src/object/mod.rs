@@ -30,8 +30,8 @@ pub use selector::{
     FieldRequirement, FieldSelector, LabelSelector, LabelSelectorRequirement, Operator, Requirement, Selector,
 };
 pub use status::{Status, StatusCause, StatusDetails, StatusMeta};
-use tell::{cut, excerpt};
-pub(crate) use tell::{short, tell, tell_bytes};
+use tell::excerpt;
+pub(crate) use tell::{cut, short, tell, tell_bytes};
 pub use text::Text;
 pub use time::{MicroTime, Time};
 

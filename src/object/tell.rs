@@ -33,7 +33,7 @@ pub(crate) fn tell_bytes(json: &[u8], error: Utf8Error) -> String {
 const LONGEST: usize = 200;
 
 /// The start of a text, at most `longest` bytes of it, and the sign that there is more.
-pub(super) fn cut(text: &str, longest: usize) -> (&str, &'static str) {
+pub(crate) fn cut(text: &str, longest: usize) -> (&str, &'static str) {
     let end = (0..=longest.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
     (&text[..end], if end < text.len() { "…" } else { "" })
 }
