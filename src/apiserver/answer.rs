@@ -1,4 +1,7 @@
 //! What the server answers: a whole response, and each failure as the `Status` that kube-apiserver sends.
+//!
+//! This `Status` is for writing, with the fields that kube-apiserver leaves out left out; `object::Status` is for
+//! reading whatever came.
 
 use serde::Serialize;
 
@@ -271,6 +274,14 @@ impl Failure {
             "the body of the request was in an unknown format - accepted media types include: {accepted}"
         );
         Self::new(415, "UnsupportedMediaType", message)
+    }
+
+    /// A body as kubectl's own generators send it, with what to do instead: kubectl shows the message.
+    pub(super) fn protobuf() -> Self {
+        let Self(mut status) = Self::unsupported_media("application/json");
+        status.message += "; the embedded server reads no protobuf: pipe the command with --dry-run=client -o yaml into \
+            kubectl apply -f -";
+        Self(status)
     }
 
     /// A patch of a kind that the resource does not take.

@@ -1,10 +1,14 @@
 //! What the server fills into built-in kinds, and the few checks of them.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+
+use crate::object::MicroTime;
 
 use super::answer::{Cause, Failure, Outcome};
 use super::kinds::Kind;
-use super::tree::{base64, child, metadata, number, plain, text, tree};
+use super::tree::{child, metadata, number, plain, text, tree};
 
 /// Fills in the defaults that clients count on: the phase of a pod, replicas, the type of a service.
 pub(super) fn fill(kind: &Kind, body: &mut Value) {
@@ -31,7 +35,7 @@ pub(super) fn fill(kind: &Kind, body: &mut Value) {
             if let Some(Value::Object(texts)) = tree(body).remove("stringData") {
                 let data = child(body, "data");
                 for (key, value) in texts {
-                    data.insert(key, base64(plain(&value).as_bytes()).into());
+                    data.insert(key, STANDARD.encode(plain(&value)).into());
                 }
             }
         }
@@ -71,12 +75,8 @@ pub(super) fn check_lease(body: &Value, causes: &mut Vec<Cause>) -> Outcome<()> 
     Ok(())
 }
 
-/// `metav1.MicroTime`: exactly six digits of a second.
+/// As the server reads a `metav1.MicroTime`: with exactly six digits of a second.
 fn is_micro_time(time: &str) -> bool {
-    let bytes = time.as_bytes();
-    bytes.len() >= 27
-        && bytes[19] == b'.'
-        && bytes[20..26].iter().all(u8::is_ascii_digit)
-        && matches!(bytes[26], b'Z' | b'+' | b'-')
-        && super::tree::seconds_of(time).is_some()
+    let digits = time.bytes().skip(20).take_while(u8::is_ascii_digit).count();
+    digits == 6 && time.parse::<MicroTime>().is_ok()
 }

@@ -80,7 +80,7 @@ pub(super) fn delete(call: &Call<'_>, request: &Request) -> Outcome<Response> {
     }
     let place: Place = (Arc::clone(&kind.table), call.key());
     let waiting = if options.dry_run { None } else { state.delete(&place, options.propagation) };
-    let (now, timestamp) = (call.server.seconds(), state.now());
+    let (now, timestamp) = (call.server.now(), state.now());
     drop(state);
     Ok(match waiting.or_else(|| deleted(kind, &object, timestamp)) {
         Some(object) => Response::json(200, view.object(kind, &object, now)),
@@ -107,10 +107,8 @@ fn deleted(kind: &Kind, object: &Object, now: String) -> Option<Arc<Object>> {
 pub(super) fn collection(call: &Call<'_>, request: &Request) -> Outcome<Response> {
     let (view, options) = (View::of(request)?, Options::of(request)?);
     let kind = &call.kind;
-    let query = &request.query;
-    let filter =
-        Filter::parse(kind, call.namespace(), query.get("labelSelector"), query.get("fieldSelector"))?;
-    let asked = version_of(query.get("resourceVersion"))?;
+    let filter = Filter::of(call, request)?;
+    let asked = version_of(request.query.get("resourceVersion"))?;
     let mut state = call.server.state();
     if let Some(asked) = asked.filter(|asked| *asked > state.version) {
         return Err(Failure::version_too_large(asked, state.version));
@@ -121,7 +119,7 @@ pub(super) fn collection(call: &Call<'_>, request: &Request) -> Outcome<Response
         state.delete(&(Arc::clone(&kind.table), object.key.clone()), options.propagation);
     }
     let meta = ListMeta { version: state.version, ..ListMeta::default() };
-    let now = call.server.seconds();
+    let now = call.server.now();
     drop(state);
     Ok(Response::json(200, view.list(kind, &meta, &matching, now)))
 }

@@ -148,7 +148,10 @@ pub(super) fn parse_head(bytes: &[u8]) -> Outcome<Option<Head>> {
             "transfer-encoding" if length.replace(Length::Chunked).is_some() => return bad("two lengths"),
             "transfer-encoding" => {}
             "content-length" => {
-                let Ok(bytes) = value.parse() else { return bad("Content-Length is no number") };
+                // Rust takes a sign, too.
+                let Some(bytes) = value.parse().ok().filter(|_| !value.starts_with('+')) else {
+                    return bad("Content-Length is no number");
+                };
                 if length.replace(Length::Bytes(bytes)).is_some_and(|before| before != Length::Bytes(bytes)) {
                     return bad("two lengths");
                 }
@@ -279,6 +282,21 @@ impl Connection {
         }
     }
 
+    /// Whether the client has closed its side. Does not wait.
+    pub(super) fn is_abandoned(&self) -> io::Result<bool> {
+        if !self.unread.is_empty() {
+            return Ok(false);
+        }
+        self.stream.set_nonblocking(true)?;
+        let peeked = self.stream.peek(&mut [0]);
+        self.stream.set_nonblocking(false)?;
+        match peeked {
+            Ok(read) => Ok(read == 0),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
     /// Reads on for a moment after an answer that ends the connection, as a reset by unread bytes would lose it.
     pub(super) fn drain(&mut self) {
         let _ = self.stream.shutdown(Shutdown::Write);
@@ -388,6 +406,7 @@ mod tests {
             &b"\x16\x03\x01\x02\x00\x01"[..],
             b"GET /\r\n\r\n",
             b"GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+            b"GET / HTTP/1.1\r\nContent-Length: +1\r\n\r\n",
             b"GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
             b"GET / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
             b"GET / HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n",
@@ -413,5 +432,51 @@ mod tests {
     fn percent_encoding_that_is_none_stays() {
         assert_eq!(decode("a%2Fb%zz%4", false), "a/b%zz%4");
         assert_eq!(decode("%ff", false), "\u{fffd}");
+    }
+
+    /// Any bytes are a request, the beginning of one, or refused; what is read is within them.
+    #[test]
+    fn no_bytes_make_it_panic() {
+        let parts: [&[u8]; 20] = [
+            b"GET ",
+            b"/a?b=%",
+            b" HTTP/1.1",
+            b"\r\n",
+            b"\r\n",
+            b"\r\n\r\n",
+            b"Content-Length: ",
+            b"1",
+            b"ff",
+            b"0",
+            b"Transfer-Encoding: chunked",
+            b"Connection: close",
+            b"Accept: ,",
+            b";x",
+            b"ffffffffffffffff",
+            b"\xff",
+            b"\0",
+            b" ",
+            b"abc",
+            b"GET / HTTP/1.1\r\n",
+        ];
+        let (mut seed, mut heads, mut bodies) = (88_172_645_463_325_252_u64, 0, 0);
+        let mut random = |below: usize| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            (seed % below as u64) as usize
+        };
+        for _ in 0..100_000 {
+            let bytes: Vec<u8> = (0..random(10)).flat_map(|_| parts[random(parts.len())]).copied().collect();
+            if let Ok(Some(head)) = parse_head(&bytes) {
+                assert!(head.bytes <= bytes.len(), "{}", bytes.escape_ascii());
+                heads += 1;
+            }
+            if let Ok(Some((body, read))) = parse_chunked(&bytes) {
+                assert!(body.len() < read && read <= bytes.len(), "{}", bytes.escape_ascii());
+                bodies += 1;
+            }
+        }
+        assert!(heads > 500 && bodies > 500, "only {heads} heads and {bodies} bodies");
     }
 }

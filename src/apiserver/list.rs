@@ -16,7 +16,7 @@ pub(super) fn get(call: &Call<'_>, request: &Request) -> Outcome<Response> {
     let state = call.server.state();
     let object =
         state.get(&call.kind.table, &call.key()).ok_or_else(|| Failure::not_found(&call.kind, &call.name))?;
-    let now = call.server.seconds();
+    let now = call.server.now();
     drop(state);
     Ok(Response::json(200, view.object(&call.kind, &object, now)))
 }
@@ -40,8 +40,7 @@ struct Continue {
 pub(super) fn list(call: &Call<'_>, request: &Request) -> Outcome<Response> {
     let view = View::of(request)?;
     let query = &request.query;
-    let filter =
-        Filter::parse(&call.kind, call.namespace(), query.get("labelSelector"), query.get("fieldSelector"))?;
+    let filter = Filter::of(call, request)?;
     let page = match query.get("continue") {
         "" => None,
         token => Some(Continue::parse(token)?),
@@ -51,7 +50,7 @@ pub(super) fn list(call: &Call<'_>, request: &Request) -> Outcome<Response> {
     let asked = version_of(query.get("resourceVersion"))?;
 
     let state = call.server.state();
-    let now = call.server.seconds();
+    let now = call.server.now();
     if let Some(asked) = asked.filter(|asked| *asked > state.version) {
         return Err(Failure::version_too_large(asked, state.version));
     }

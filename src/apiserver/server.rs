@@ -5,10 +5,11 @@ use std::io;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::object::Time;
 use crate::stop::Stop;
 
 use super::http::{Connection, NoRequest, Request};
@@ -74,9 +75,9 @@ impl Server {
         lock(&self.log).iter().cloned().collect()
     }
 
-    /// Now, in seconds since 1970: for the ages in tables.
-    pub(super) fn seconds(&self) -> u64 {
-        self.clock.wall().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+    /// Now: for the ages in tables.
+    pub(super) fn now(&self) -> Time {
+        self.clock.wall().into()
     }
 
     /// Whether the credentials of a request are accepted.
@@ -122,10 +123,9 @@ impl Server {
         Ok(())
     }
 
-    /// Every frame of every watch is written here.
     fn stream(&self, connection: &mut Connection, watch: Watch, keep_alive: bool) -> io::Result<()> {
         connection.begin_stream(keep_alive)?;
-        watch.run(self, &mut |frame| connection.chunk(frame))?;
+        watch.run(self, connection)?;
         connection.last_chunk()
     }
 

@@ -8,9 +8,10 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use serde_json::Value;
 
 use crate::clock::Clock;
+use crate::object::Time;
 
 use super::kinds::{Kind, built_in};
-use super::tree::{list, metadata, text, timestamp};
+use super::tree::{list, metadata, text};
 
 /// Where an object is within its table. The namespace is empty for objects that live in none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -99,7 +100,7 @@ impl State {
 
     /// Now, as it is written into objects.
     pub(super) fn now(&self) -> String {
-        timestamp(self.clock.wall())
+        Time::from(self.clock.wall()).to_string()
     }
 
     pub(super) fn kinds(&self) -> &[Arc<Kind>] {

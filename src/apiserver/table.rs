@@ -2,9 +2,11 @@
 
 use serde_json::{Value, json};
 
+use crate::object::Time;
+
 use super::crd::Column;
 use super::kinds::Kind;
-use super::tree::{list, number, plain, seconds_of, text};
+use super::tree::{list, number, plain, text};
 
 /// What is shown of a kind between name and age: (column, type, shown only with `-o wide`).
 fn middle(kind: &Kind) -> &'static [(&'static str, &'static str, bool)] {
@@ -63,8 +65,8 @@ fn custom_columns(kind: &Kind) -> Option<&[Column]> {
     kind.custom.as_ref().map(|custom| &*custom.columns).filter(|columns| !columns.is_empty())
 }
 
-/// The cells of an object's row, as [`columns`] names them. `now` is in seconds since 1970.
-pub(super) fn cells(kind: &Kind, body: &Value, now: u64) -> Value {
+/// The cells of an object's row, as [`columns`] names them.
+pub(super) fn cells(kind: &Kind, body: &Value, now: Time) -> Value {
     let mut cells = vec![Value::from(text(body, "/metadata/name"))];
     let created = text(body, "/metadata/creationTimestamp");
     match custom_columns(kind) {
@@ -81,7 +83,7 @@ pub(super) fn cells(kind: &Kind, body: &Value, now: u64) -> Value {
     Value::Array(cells)
 }
 
-fn custom_cell(column: &Column, body: &Value, now: u64) -> Value {
+fn custom_cell(column: &Column, body: &Value, now: Time) -> Value {
     let Some(value) = json_path(body, &column.path) else { return Value::Null };
     match (&*column.of, value) {
         ("date", Value::String(time)) => age(time, now).into(),
@@ -162,11 +164,11 @@ fn pod_cells(body: &Value, ip: Value, node: Value) -> Vec<Value> {
 }
 
 /// How long ago a time is, as kubectl writes it: `22s`, `3m5s`, `4h`, `2d3h`, `400d`, `3y`.
-fn age(time: &str, now: u64) -> String {
-    let Some(then) = seconds_of(time) else { return "<unknown>".into() };
-    let seconds = now.saturating_sub(then);
+fn age(time: &str, now: Time) -> String {
+    let Ok(then) = time.parse::<Time>() else { return "<unknown>".into() };
+    let seconds = now.unix().saturating_sub(then.unix()).max(0);
     let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
-    let with = |big: u64, unit: &str, small: u64, small_unit: &str| match small {
+    let with = |big: i64, unit: &str, small: i64, small_unit: &str| match small {
         0 => format!("{big}{unit}"),
         small => format!("{big}{unit}{small}{small_unit}"),
     };
@@ -219,7 +221,7 @@ mod tests {
     #[test]
     fn ages_are_written_as_kubectl_does() {
         let then = "2026-11-29T12:00:00Z";
-        let start = seconds_of(then).unwrap();
+        let start = then.parse::<Time>().unwrap().unix();
         for (seconds, text) in [
             (0, "0s"),
             (119, "119s"),
@@ -230,9 +232,9 @@ mod tests {
             (183_600, "2d3h"),
             (86_400 * 400, "400d"),
         ] {
-            assert_eq!(age(then, start + seconds), text);
+            assert_eq!(age(then, Time::from_unix(start + seconds)), text);
         }
-        assert_eq!(age("", 0), "<unknown>");
+        assert_eq!(age("", Time::default()), "<unknown>");
     }
 
     #[test]

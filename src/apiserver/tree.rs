@@ -1,10 +1,9 @@
-//! Small readers and writers of JSON trees, and what is made up for objects: times, uids, name endings.
+//! Small readers and writers of JSON trees, and what is made up for objects: uids, name endings.
 //!
 //! A stored body is an object with an object `metadata`, and without `apiVersion` and `kind`.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value};
 
@@ -78,44 +77,13 @@ pub(super) fn depth(value: &Value) -> usize {
     }
 }
 
-/// A Quantity-free scalar as people read it: text without quotes.
+/// A scalar as people read it: text without quotes.
 pub(super) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),
         other => other.to_string(),
     }
-}
-
-/// RFC 3339 in seconds and UTC, as `metav1.Time` is written. To be replaced by `object::Time`.
-pub(super) fn timestamp(time: SystemTime) -> String {
-    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Civil date of a day number: eras of 400 years that begin on 1 March.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (rest / 3_600, rest / 60 % 60, rest % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
-}
-
-/// The inverse of [`timestamp`], in seconds since 1970.
-pub(super) fn seconds_of(text: &str) -> Option<u64> {
-    let part = |from: usize, to: usize| text.get(from..to)?.parse::<u64>().ok();
-    let (year, month, day) = (part(0, 4)?, part(5, 7)?, part(8, 10)?);
-    let (hour, minute, second) = (part(11, 13)?, part(14, 16)?, part(17, 19)?);
-    let year = if month <= 2 { year.checked_sub(1)? } else { year };
-    let shifted_month = if month > 2 { month.checked_sub(3)? } else { month + 9 };
-    let day_of_year = (153 * shifted_month + 2) / 5 + day.checked_sub(1)?;
-    let year_of_era = year % 400;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    let days = (year / 400 * 146_097 + day_of_era).checked_sub(719_468)?;
-    Some(days * 86_400 + hour * 3_600 + minute * 60 + second)
 }
 
 /// The keys of a new `RandomState` are random, which is all that is needed here.
@@ -149,48 +117,9 @@ pub(super) fn name_suffix() -> String {
         .collect()
 }
 
-/// Base64 with padding, for a Secret's `stringData`.
-pub(super) fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let byte = |at: usize| u32::from(chunk.get(at).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for at in 0..4 {
-            let letter = LETTERS[(bits >> (18 - 6 * at) & 63) as usize];
-            out.push(if at > chunk.len() { '=' } else { char::from(letter) });
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-
-    #[test]
-    fn times_are_written_and_read() {
-        for (seconds, text) in [
-            (0, "1970-01-01T00:00:00Z"),
-            (951_827_696, "2000-02-29T12:34:56Z"),
-            (1_735_689_599, "2024-12-31T23:59:59Z"),
-            (4_107_542_400, "2100-03-01T00:00:00Z"),
-        ] {
-            assert_eq!(timestamp(UNIX_EPOCH + Duration::from_secs(seconds)), text);
-            assert_eq!(seconds_of(text), Some(seconds));
-        }
-        assert_eq!(seconds_of("yesterday"), None);
-    }
-
-    #[test]
-    fn base64_pads() {
-        assert_eq!(
-            ["", "f", "fo", "foo", "foobar"].map(|t| base64(t.as_bytes())),
-            ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYmFy"]
-        );
-    }
 
     #[test]
     fn uids_have_the_form_of_version_4() {

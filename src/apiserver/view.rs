@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::object::Time;
+
 use super::answer::{Failure, Outcome};
 use super::http::Request;
 use super::kinds::Kind;
@@ -66,7 +68,7 @@ impl View {
     }
 
     /// One object.
-    pub(super) fn object(self, kind: &Kind, object: &Object, now: u64) -> Vec<u8> {
+    pub(super) fn object(self, kind: &Kind, object: &Object, now: Time) -> Vec<u8> {
         let mut out = Vec::with_capacity(1024);
         match self {
             Self::Full => write_typed(&mut out, &kind.kind, &kind.api_version(), &object.body),
@@ -79,7 +81,7 @@ impl View {
     }
 
     /// A list in its envelope. Items of built-in kinds carry no kind and apiVersion, those of custom ones do.
-    pub(super) fn list(self, kind: &Kind, meta: &ListMeta, items: &[Arc<Object>], now: u64) -> Vec<u8> {
+    pub(super) fn list(self, kind: &Kind, meta: &ListMeta, items: &[Arc<Object>], now: Time) -> Vec<u8> {
         let mut out = Vec::with_capacity(1024 * (items.len() + 1));
         let api_version = kind.api_version();
         let envelope = match self {
@@ -221,7 +223,7 @@ fn write_metadata(out: &mut Vec<u8>, body: &Value) {
     out.push(b'}');
 }
 
-fn write_table(out: &mut Vec<u8>, kind: &Kind, included: Included, items: &[&Object], meta: &str, now: u64) {
+fn write_table(out: &mut Vec<u8>, kind: &Kind, included: Included, items: &[&Object], meta: &str, now: Time) {
     write_head(out, "Table", META_VERSION);
     out.extend_from_slice(b",\"metadata\":");
     out.extend_from_slice(meta.as_bytes());

@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{RecvError, select};
 
+use crate::object::Time;
+
 use super::answer::{Cause, Failure, Outcome};
-use super::http::Request;
+use super::http::{Connection, Request};
 use super::kinds::Kind;
 use super::routes::Call;
 use super::selector::Filter;
@@ -43,11 +45,7 @@ pub(super) struct Watch {
 pub(super) fn watch(call: &Call<'_>, request: &Request) -> Outcome<Watch> {
     let view = View::of(request)?;
     let query = &request.query;
-    let mut fields = query.get("fieldSelector").to_string();
-    if !call.name.is_empty() {
-        fields = format!("metadata.name={},{fields}", call.name);
-    }
-    let filter = Filter::parse(&call.kind, call.namespace(), query.get("labelSelector"), &fields)?;
+    let filter = Filter::of(call, request)?;
     let streams_list = check_options(request)?;
     let bookmarks = query.is_true("allowWatchBookmarks");
     let asked = match query.get("resourceVersion") {
@@ -109,38 +107,36 @@ fn check_options(request: &Request) -> Outcome<bool> {
 }
 
 impl Watch {
-    /// Writes frames until the time is over, the server stops, or `write` fails; blocks meanwhile.
-    pub(super) fn run(
-        self,
-        server: &Server,
-        write: &mut dyn FnMut(&[u8]) -> io::Result<()>,
-    ) -> io::Result<()> {
+    /// Writes frames until the time is over, the server stops, or the client has gone; blocks meanwhile.
+    pub(super) fn run(self, server: &Server, connection: &mut Connection) -> io::Result<()> {
         let initial = match &self.initial {
             Ok(initial) => initial,
-            Err(failure) => return write(&frame("ERROR", failure.to_json().as_bytes())),
+            Err(failure) => return connection.chunk(&frame("ERROR", failure.to_json().as_bytes())),
         };
-        let now = || server.seconds();
+        let now = || server.now();
         for object in initial {
-            write(&frame("ADDED", &self.view.object(&self.kind, object, now())))?;
+            connection.chunk(&frame("ADDED", &self.view.object(&self.kind, object, now())))?;
         }
         // The version that the client knows from the last frame.
         let mut told = if initial.is_empty() { 0 } else { self.version };
         let mut bookmarked = 0;
         if self.tells_initial_end {
-            write(&frame("BOOKMARK", &self.view.bookmark(&self.kind, self.version, true)))?;
+            connection.chunk(&frame("BOOKMARK", &self.view.bookmark(&self.kind, self.version, true)))?;
             (told, bookmarked) = (self.version, self.version);
         }
         for change in &self.backlog {
-            told = self.tell(change, now(), write)?.unwrap_or(told);
+            told = self.tell(change, now(), connection)?.unwrap_or(told);
         }
-        let mut next_bookmark = server.clock.now() + server.options.bookmark_every;
+        // An interval without end is one way to say never.
+        let next = || server.clock.now().checked_add(server.options.bookmark_every).unwrap_or(self.deadline);
+        let mut next_bookmark = next();
         loop {
             let timer = server.clock.timer(Some(next_bookmark.min(self.deadline)));
             let over;
             select! {
                 recv(self.changes.receiver) -> change => match change {
                     Ok(change) => {
-                        told = self.tell(&change, now(), write)?.unwrap_or(told);
+                        told = self.tell(&change, now(), connection)?.unwrap_or(told);
                         continue;
                     }
                     Err(RecvError) => return Ok(()),
@@ -148,17 +144,21 @@ impl Watch {
                 recv(timer.channel()) -> _ => over = server.clock.now() >= self.deadline,
                 recv(server.stop.signal()) -> _ => return Ok(()),
             }
-            next_bookmark = server.clock.now() + server.options.bookmark_every;
+            next_bookmark = next();
+            // Only asked now and then: to know it at once would take a second thread for each watch.
+            if connection.is_abandoned()? {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
             // All changes up to this version are in the channel: they are sent there under the lock.
             let mut version = server.state().version;
             for change in self.changes.receiver.try_iter() {
                 version = version.max(change.version);
-                told = self.tell(&change, now(), write)?.unwrap_or(told);
+                told = self.tell(&change, now(), connection)?.unwrap_or(told);
             }
             let version = version.max(self.from);
             let last_says_it = over && bookmarked == version && told <= version;
             if self.bookmarks && !last_says_it {
-                write(&frame("BOOKMARK", &self.view.bookmark(&self.kind, version, false)))?;
+                connection.chunk(&frame("BOOKMARK", &self.view.bookmark(&self.kind, version, false)))?;
                 bookmarked = version;
             }
             if over {
@@ -168,12 +168,7 @@ impl Watch {
     }
 
     /// Tells a change as the selectors see it: what begins to match is added, what ends to match is deleted.
-    fn tell(
-        &self,
-        change: &Change,
-        now: u64,
-        write: &mut dyn FnMut(&[u8]) -> io::Result<()>,
-    ) -> io::Result<Option<u64>> {
+    fn tell(&self, change: &Change, now: Time, connection: &mut Connection) -> io::Result<Option<u64>> {
         if change.version <= self.from {
             return Ok(None);
         }
@@ -189,7 +184,7 @@ impl Watch {
                 ("DELETED", Arc::new(Object { key: old.key.clone(), body }))
             }
         };
-        write(&frame(name, &self.view.object(&self.kind, &object, now)))?;
+        connection.chunk(&frame(name, &self.view.object(&self.kind, &object, now)))?;
         Ok(Some(change.version))
     }
 }

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::object::cut;
+
 use super::answer::{Cause, Failure, Outcome, Response};
 use super::fields::{self, Operation};
 use super::http::Request;
@@ -50,7 +52,7 @@ pub(super) fn post(call: &Call<'_>, request: &Request) -> Outcome<Response> {
     let body = decode(&call.kind, request)?;
     let mut state = call.server.state();
     let object = create(&mut state, &call.kind, &call.namespace, &options, body, Operation::Update)?;
-    let now = call.server.seconds();
+    let now = call.server.now();
     drop(state);
     Ok(Response::json(201, view.object(&call.kind, &object, now)))
 }
@@ -69,7 +71,7 @@ pub(super) fn put(call: &Call<'_>, request: &Request) -> Outcome<Response> {
         return Err(Failure::invalid_named(&call.kind.plural, &call.kind.group, &call.name, vec![cause]));
     }
     let object = update(&mut state, call, &options, &old, body, Operation::Update)?;
-    let now = call.server.seconds();
+    let now = call.server.now();
     drop(state);
     Ok(Response::json(200, view.object(&call.kind, &object, now)))
 }
@@ -77,8 +79,10 @@ pub(super) fn put(call: &Call<'_>, request: &Request) -> Outcome<Response> {
 /// The object in a request's body, without apiVersion and kind, which are checked.
 pub(super) fn decode(kind: &Kind, request: &Request) -> Outcome<Value> {
     let media = request.content_type.split(';').next().unwrap_or_default().trim();
-    if !matches!(media, "" | "application/json") {
-        return Err(Failure::unsupported_media("application/json"));
+    match media {
+        "" | "application/json" => {}
+        "application/vnd.kubernetes.protobuf" => return Err(Failure::protobuf()),
+        _ => return Err(Failure::unsupported_media("application/json")),
     }
     let mut body: Value = serde_json::from_slice(&request.body).map_err(|e| {
         let start: String = String::from_utf8_lossy(&request.body).chars().take(100).collect();
@@ -145,8 +149,7 @@ pub(super) fn create(
             return Err(Failure::invalid(kind, "", vec![cause]));
         }
         // 63 is the longest name of a label; the suffix has 5 letters.
-        let cut = (0..=58.min(prefix.len())).rev().find(|at| prefix.is_char_boundary(*at)).unwrap_or(0);
-        let name = format!("{}{}", &prefix[..cut], name_suffix());
+        let name = format!("{}{}", cut(prefix, 58).0, name_suffix());
         metadata(&mut body).insert("name".into(), name.into());
     }
     let name = text(&body, "/metadata/name").to_string();
@@ -208,10 +211,10 @@ pub(super) fn update(
 ) -> Outcome<Arc<Object>> {
     let (kind, name) = (&*call.kind, &*old.key.name);
     place(kind, &old.key.namespace, &mut new)?;
-    if !matches!(text(&new, "/metadata/name"), "") && text(&new, "/metadata/name") != name {
+    let sent_name = text(&new, "/metadata/name");
+    if !sent_name.is_empty() && sent_name != name {
         return Err(Failure::bad_request(format!(
-            "the name of the object ({}) does not match the name on the URL ({name})",
-            text(&new, "/metadata/name")
+            "the name of the object ({sent_name}) does not match the name on the URL ({name})"
         )));
     }
     let sent_uid = text(&new, "/metadata/uid");
@@ -326,7 +329,7 @@ fn keep_what_is_the_servers(kind: &Kind, subresource: &str, old: &Value, new: &m
     meta.remove("selfLink");
 }
 
-/// A null is the same as an absent field for built-in kinds, and for all in the metadata.
+/// A null is the same as an absent field, at the top of an object and in its metadata.
 fn drop_nulls(body: &mut Value) {
     fn within(tree: &mut Tree) {
         tree.retain(|_, value| !value.is_null());

@@ -30,7 +30,8 @@ pub use selector::{
     FieldRequirement, FieldSelector, LabelSelector, LabelSelectorRequirement, Operator, Requirement, Selector,
 };
 pub use status::{Status, StatusCause, StatusDetails, StatusMeta};
-pub(crate) use tell::{short, tell, tell_bytes};
+use tell::excerpt;
+pub(crate) use tell::{cut, short, tell, tell_bytes};
 pub use text::Text;
 pub use time::{MicroTime, Time};
 
@@ -58,14 +59,4 @@ where
     let mut list = nullable::<D, Vec<T>>(deserializer)?;
     list.shrink_to_fit();
     Ok(list)
-}
-
-/// The start of a text that came from outside, quoted, for a message.
-fn excerpt(text: &str) -> String {
-    const LONGEST: usize = 80;
-    if text.len() <= LONGEST {
-        return format!("{text:?}");
-    }
-    let end = (0..=LONGEST).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
-    format!("{:?}…", &text[..end])
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::nullable;
+use super::{cut, nullable};
 
 /// The API server's answer to what it could not do, and to a delete.
 ///
@@ -113,12 +113,9 @@ impl Status {
     #[must_use]
     pub fn from_code(code: u16, body: &str) -> Self {
         const LONGEST: usize = 512;
-        let text = body.trim();
-        let cut = (0..=LONGEST.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-        let more = if cut < text.len() { "…" } else { "" };
-        let message = match &text[..cut] {
-            "" => format!("the server answered {code} without a message"),
-            text => format!("the server answered {code}: {text}{more}"),
+        let message = match cut(body.trim(), LONGEST) {
+            ("", _) => format!("the server answered {code} without a message"),
+            (text, more) => format!("the server answered {code}: {text}{more}"),
         };
         Self { status: "Failure".into(), message, code, ..Self::default() }
     }

@@ -18,7 +18,7 @@ pub(crate) fn tell(json: &str, error: &serde_json::Error) -> String {
     };
     let at = if error.is_data() { String::new() } else { format!(" at byte {at}") };
     let place = if place.is_empty() { place } else { format!("{place}: ") };
-    place + start(message.as_ref()) + &at
+    place + cut(&message, LONGEST).0 + &at
 }
 
 /// The same for bytes that are no text.
@@ -29,10 +29,29 @@ pub(crate) fn tell_bytes(json: &[u8], error: Utf8Error) -> String {
     format!("{place}{colon}not UTF-8 at byte {at}")
 }
 
-/// As much of a text as belongs into a message.
-fn start(text: &str) -> &str {
-    const LONGEST: usize = 200;
-    text.char_indices().nth(LONGEST).map_or(text, |(end, _)| &text[..end])
+/// The longest piece of a text from outside that belongs into a message, in bytes.
+const LONGEST: usize = 200;
+
+/// The start of a text, at most `longest` bytes of it, and the sign that there is more.
+pub(crate) fn cut(text: &str, longest: usize) -> (&str, &'static str) {
+    let end = (0..=longest.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    (&text[..end], if end < text.len() { "…" } else { "" })
+}
+
+/// Text from outside, for a message: not too much of it, in quotes.
+pub(super) fn excerpt(text: &str) -> String {
+    let (start, more) = cut(text, LONGEST);
+    format!("{start:?}{more}")
+}
+
+/// The same without quotes where they are not needed to see what is there.
+pub(crate) fn short(text: &str) -> String {
+    let (start, more) = cut(text, LONGEST);
+    if start.chars().all(|c| c.is_ascii_graphic() || c == ' ') {
+        format!("{start}{more}")
+    } else {
+        excerpt(text)
+    }
 }
 
 /// The path of what the first `end` bytes of JSON lead to: `spec.containers[0].name`.
@@ -78,7 +97,7 @@ fn place(json: &[u8], end: usize) -> String {
         let plain = |key: &str| key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
         let written = match step {
             Step::Key(key) if key.is_empty() => Ok(()),
-            Step::Key(key) if !plain(key) => write!(path, "[{:?}]", start(key)),
+            Step::Key(key) if !plain(key) => write!(path, "[{:?}]", cut(key, LONGEST).0),
             Step::Key(key) if path.is_empty() => write!(path, "{key}"),
             Step::Key(key) => write!(path, ".{key}"),
             Step::Index(index) => write!(path, "[{index}]"),
@@ -86,18 +105,7 @@ fn place(json: &[u8], end: usize) -> String {
         debug_assert!(written.is_ok(), "a string takes all");
     }
     // JSON that is nested deeply is told by its outer part.
-    start(&path).to_owned()
-}
-
-/// Text from outside, for a message: not too much of it, and nothing that is not seen.
-pub(crate) fn short(text: &str) -> String {
-    let start = start(text);
-    let more = if start.len() < text.len() { "…" } else { "" };
-    if start.chars().all(|c| c.is_ascii_graphic() || c == ' ') {
-        format!("{start}{more}")
-    } else {
-        format!("{start:?}{more}")
-    }
+    cut(&path, LONGEST).0.to_owned()
 }
 
 #[cfg(test)]
@@ -132,5 +140,13 @@ mod tests {
         let json = r#"{"data":"hun\", expected ter2"}"#;
         let error = serde_json::from_str::<Secret>(json).unwrap_err();
         assert_eq!(tell(json, &error), "data: invalid type: string, expected u8");
+    }
+
+    #[test]
+    fn long_text_is_cut_between_characters() {
+        assert_eq!((short("a b"), short(""), short("a\nb")), ("a b".into(), "".into(), r#""a\nb""#.into()));
+        let long = format!("{}é", "a".repeat(LONGEST - 1));
+        assert_eq!(short(&long), format!("{}…", "a".repeat(LONGEST - 1)));
+        assert_eq!(excerpt(&long[..LONGEST - 1]), format!("{:?}", "a".repeat(LONGEST - 1)));
     }
 }

@@ -2,6 +2,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
 
@@ -45,7 +48,7 @@ impl fmt::Debug for ByteString {
 
 impl Serialize for ByteString {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&encode(self))
+        serializer.serialize_str(&BASE64.encode(&self.0))
     }
 }
 
@@ -75,48 +78,17 @@ impl<'de> Deserialize<'de> for ByteString {
     }
 }
 
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+/// RFC 4648 with padding. As Go, it does not mind what the unused bits of the last digit are.
+const BASE64: GeneralPurpose =
+    GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
-fn encode(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let bits = (0..3).fold(0, |bits, i| bits << 8 | u32::from(group.get(i).copied().unwrap_or(0)));
-        for i in 0..4 {
-            let six = (bits >> (18 - 6 * i)) as usize & 63;
-            text.push(if i > group.len() { '=' } else { ALPHABET[six].into() });
-        }
-    }
-    text
-}
-
-/// RFC 4648, padded; line ends within are left out, as Go does.
+/// Line ends within are left out, as Go does.
 fn decode(text: &str) -> Option<Vec<u8>> {
     let text: Cow<'_, str> = match text.contains(['\r', '\n']) {
         true => text.replace(['\r', '\n'], "").into(),
         false => text.into(),
     };
-    let digits = text.strip_suffix("==").or(text.strip_suffix('=')).unwrap_or(&text).as_bytes();
-    if text.len() % 4 != 0 || digits.len() % 4 == 1 {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(digits.len() * 3 / 4);
-    for group in digits.chunks(4) {
-        let mut bits = 0;
-        for digit in group {
-            bits = bits << 6
-                | u32::from(match digit {
-                    b'A'..=b'Z' => digit - b'A',
-                    b'a'..=b'z' => digit - b'a' + 26,
-                    b'0'..=b'9' => digit - b'0' + 52,
-                    b'+' => 62,
-                    b'/' => 63,
-                    _ => return None,
-                });
-        }
-        bits <<= 6 * (4 - group.len());
-        bytes.extend_from_slice(&bits.to_be_bytes()[1..group.len()]);
-    }
-    Some(bytes)
+    BASE64.decode(&*text).ok()
 }
 
 #[cfg(test)]
@@ -139,10 +111,10 @@ mod tests {
             assert_eq!(serde_json::from_str::<ByteString>(&json).unwrap().as_str(), Some(bytes));
         }
         let all: Vec<u8> = (0..=255).collect();
-        let text = encode(&all);
+        let text = BASE64.encode(&all);
         assert!(text.contains('+') && text.contains('/'));
         for length in 0..=256 {
-            assert_eq!(decode(&encode(&all[..length])).unwrap(), all[..length]);
+            assert_eq!(decode(&BASE64.encode(&all[..length])).unwrap(), all[..length]);
         }
         assert_eq!(decode("Zm9v\r\nYmFy\n").unwrap(), b"foobar");
     }

@@ -163,3 +163,14 @@ fn kubectl_watches() {
     child.kill().unwrap();
     child.wait().unwrap();
 }
+
+/// kubectl from 1.32 on sends what it makes itself as protobuf.
+#[test]
+fn kubectl_shows_the_way_around_protobuf() {
+    let server = ApiServer::start().unwrap();
+    let Some(kubectl) = Kubectl::new(&server) else { return };
+    let (success, text) = kubectl.run("create namespace x", "");
+    assert!(success || text.contains("--dry-run=client -o yaml"), "{text}");
+    let manifest = kubectl.ok("create namespace y --dry-run=client -o yaml", "");
+    assert!(kubectl.ok("apply -f -", &manifest).contains("namespace/y created"));
+}

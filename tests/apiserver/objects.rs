@@ -50,6 +50,9 @@ fn refusals_have_the_recorded_shapes() {
     assert!(malformed["message"].as_str().unwrap().starts_with(start));
     let media = send(&server, "POST", CM, "Content-Type: application/x-protobuf\r\n", "{}").expect(415);
     assert_eq!(media["reason"], "UnsupportedMediaType");
+    let protobuf = "Content-Type: application/vnd.kubernetes.protobuf\r\n";
+    let media = send(&server, "POST", CM, protobuf, "k8s\0").expect(415);
+    assert!(media["message"].as_str().unwrap().contains("--dry-run=client -o yaml"));
     let unknown = get(&server, "/apis/nope.example.com/v1/things");
     assert_eq!((unknown.code, &*unknown.text), (404, "404 page not found\n"));
     assert!(unknown.head.contains("Content-Type: text/plain; charset=utf-8"));

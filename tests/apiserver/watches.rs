@@ -1,3 +1,5 @@
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
 use std::time::Duration;
 
 use listwatch::Clock;
@@ -235,4 +237,26 @@ fn every_change_is_told_once_and_in_order() {
             assert_eq!(watch.event()["object"]["metadata"]["resourceVersion"], version.to_string());
         }
     }
+}
+
+#[test]
+fn a_watch_whose_client_hung_up_ends_at_the_next_interval() {
+    let (server, clock) = with_clock();
+    let mut stream = connect(&server);
+    write!(stream, "GET {CM}?watch=true&resourceVersion=1&timeoutSeconds=80000 HTTP/1.1\r\n\r\n").unwrap();
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let mut line = String::new();
+    while line != "\r\n" {
+        line.clear();
+        reader.read_line(&mut line).unwrap();
+    }
+    stream.shutdown(Shutdown::Write).unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    // The server may begin to wait after the clock was advanced, so more than once; far less than until the timeout.
+    let ended = (0..1000).find_map(|_| {
+        clock.advance(60 * SECONDS);
+        let mut rest = Vec::new();
+        reader.read_to_end(&mut rest).ok().map(|_| rest)
+    });
+    assert_eq!(ended.as_deref(), Some(&b""[..]), "no last chunk: nobody reads it");
 }

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::super::answer::{Failure, Outcome};
+use super::super::http::BODY_LIMIT;
 use super::super::tree::text;
 
 /// More operations than kube-apiserver accepts.
@@ -16,8 +17,9 @@ pub(super) fn apply(target: &mut Value, patch: &Value) -> Outcome<()> {
     if operations.len() > MOST {
         return Err(Failure::body_too_large(MOST));
     }
+    let mut copied = 0;
     for operation in operations {
-        step(target, operation).ok_or_else(Failure::patch_failed)?;
+        step(target, operation, &mut copied).ok_or_else(Failure::patch_failed)?;
         if super::depth(target) > super::DEEPEST {
             return Err(Failure::patch_failed());
         }
@@ -25,7 +27,8 @@ pub(super) fn apply(target: &mut Value, patch: &Value) -> Outcome<()> {
     Ok(())
 }
 
-fn step(target: &mut Value, operation: &Value) -> Option<()> {
+/// `copied` counts the bytes of all copies: each may double the object, so that kube-apiserver limits them too.
+fn step(target: &mut Value, operation: &Value, copied: &mut usize) -> Option<()> {
     let path = operation.get("path")?.as_str()?;
     let from = text(operation, "/from");
     let value = operation.get("value");
@@ -42,8 +45,9 @@ fn step(target: &mut Value, operation: &Value) -> Option<()> {
             add(target, path, moved)
         }
         "copy" => {
-            let copied = target.pointer(checked(from)?)?.clone();
-            add(target, path, copied)
+            let copy = target.pointer(checked(from)?)?.clone();
+            *copied += copy.to_string().len();
+            (*copied <= BODY_LIMIT).then(|| add(target, path, copy))?
         }
         "test" => (same(target.pointer(checked(path)?)?, value?)).then_some(()),
         _ => None,
@@ -154,5 +158,11 @@ mod tests {
         ] {
             assert_eq!(patched(json!({"a":1,"l":[1],"o":{"p":1}}), patch.clone()), None, "{patch}");
         }
+    }
+
+    #[test]
+    fn copies_of_copies_do_not_fill_the_memory() {
+        let bomb: Vec<_> = (0..60).map(|i| json!({"op":"copy","from":"","path":format!("/{i}")})).collect();
+        assert_eq!(patched(json!({"a": "text"}), bomb.into()), None);
     }
 }

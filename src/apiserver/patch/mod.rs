@@ -38,7 +38,7 @@ pub(super) fn patch(call: &Call<'_>, request: &Request) -> Outcome<Response> {
         let patched = patched(call, media, &old.body, patch)?;
         (200, update(&mut state, call, &options, &old, patched, Operation::Update)?)
     };
-    let now = call.server.seconds();
+    let now = call.server.now();
     drop(state);
     Ok(Response::json(code, view.object(&call.kind, &object, now)))
 }
