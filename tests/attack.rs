@@ -462,3 +462,129 @@ fn a_refusal_that_drips_is_given_up() {
     let ended = is_done.recv_timeout(Duration::from_secs(10));
     assert_eq!(ended, Ok(true), "25 times the limit has passed; it would take a day");
 }
+
+// ---- secrets --------------------------------------------------------------------------------------------------
+
+#[test]
+fn debug_of_a_secret_shows_no_value_in_kubectls_annotation_either() {
+    let json = r#"{"metadata":{"name":"x","annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"data\":{\"password\":\"aHVudGVyMg==\"}}"}},"data":{"password":"aHVudGVyMg=="}}"#;
+    let secret: listwatch::types::Secret = serde_json::from_str(json).unwrap();
+    let shown = format!("{secret:?}");
+    assert!(!shown.contains("aHVudGVyMg"), "{shown}");
+}
+
+#[test]
+fn errors_of_a_kubeconfig_show_no_credential() {
+    for (user, what) in [
+        ("{token: [hunter2secret]}", "a list"),
+        ("{token: hunter2secret, client-key-data: hunter2secret, client-certificate-data: hunter2secret}", "keys"),
+        ("{token: {hunter2secret: 1}}", "a map"),
+        ("{username: hunter2secret, password: [hunter2secret]}", "a password"),
+        ("{token: hunter2secret, client-key-data: 'hunter2secret", "no end"),
+        ("{client-key-data: '!!hunter2secret', client-certificate-data: '!!hunter2secret'}", "no base64"),
+    ] {
+        let yaml = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: c, cluster: {{server: 'https://h'}}}}]\nusers:\n- name: u\n  user: {user}\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n"
+        );
+        let config = Config::from_kubeconfig_text(&yaml, &listwatch::KubeconfigOptions::new());
+        let shown = match config.and_then(|config| Ok((format!("{config:?}"), Client::new(config)))) {
+            Ok((shown, client)) => format!("{shown} {client:?}"),
+            Err(e) => format!("{e} {e:?}"),
+        };
+        let shown = shown.replace("Basic(\"hunter2secret\"", "");
+        assert!(!shown.contains("hunter2"), "{what}: {shown}");
+    }
+}
+
+#[test]
+fn an_address_with_a_password_is_not_shown() {
+    let shown = format!("{:?}", Config::new("https://user:hunter2@host:6443/?token=hunter2"));
+    assert!(!shown.contains("hunter2"), "{shown}");
+}
+
+// ---- what holds: a handler, index function or on_error may do anything ---------------------------------------
+
+#[test]
+fn a_handler_may_use_the_informer_in_every_way() {
+    let (script, server) = script();
+    let stop = Stop::new();
+    let token = stop.clone();
+    let informer =
+        Informer::builder(script).clock(Clock::manual()).on_error(move |_| token.stop()).build().unwrap();
+    let lister = informer.lister();
+    informer.add_index("all", move |_| vec![lister.store().len().min(0).to_string()]).unwrap();
+    let (done, is_done) = unbounded();
+    let (inner, token) = (informer.clone(), stop.clone());
+    informer
+        .add_handler(Handlers::new().on_add(move |_, _| {
+            inner.start(&token).unwrap();
+            let (told, tells) = unbounded();
+            let late = inner.add_handler(Handlers::new().on_add(move |_, initial| told.send(initial).unwrap()));
+            assert!(next(&tells));
+            late.unwrap().remove();
+            inner.add_index("late", |_| vec!["v".into()]).unwrap();
+            assert_eq!(inner.lister().by_index("late", "v").unwrap().len(), 1);
+            done.send(()).unwrap();
+            token.wait();
+            inner.join();
+            done.send(()).unwrap();
+        }))
+        .unwrap();
+    informer.start(&stop).unwrap();
+    let feed = server.sync(&["a/x@1"], "10");
+    next(&is_done);
+    feed.fail(expired());
+    next(&is_done);
+    soon(move || informer.join());
+}
+
+#[test]
+fn start_with_a_stop_that_has_stopped_ends_at_once() {
+    let (script, _server) = script();
+    let informer = Informer::builder(script).build().unwrap();
+    let (seen, _) = unbounded::<()>();
+    let registration = informer.add_handler(Handlers::new().on_add(move |_, _| drop(seen.send(())))).unwrap();
+    let stop = Stop::new();
+    stop.stop();
+    informer.start(&stop).unwrap();
+    let waiting = informer.clone();
+    assert!(soon(move || waiting.wait_for_sync(Duration::from_secs(3600))).unwrap_err().is_stopped());
+    soon(move || registration.wait_for_sync(Duration::from_secs(3600)).unwrap_err());
+    soon(move || informer.join());
+}
+
+#[test]
+fn a_controller_runs_again_and_twice_at_once() {
+    let server = listwatch::ApiServer::start().unwrap();
+    let client = server.client().unwrap();
+    let maps = Api::<ConfigMap>::namespaced(&client, "default");
+    maps.create(&Default::default(), &object("default/x@")).unwrap_or_else(|_| {
+        let mut x = ConfigMap::default();
+        x.metadata.name = "x".into();
+        maps.create(&Default::default(), &x).unwrap()
+    });
+    let controller = Arc::new(listwatch::Controller::<ConfigMap>::namespaced(&client, "default"));
+    for _ in 0..2 {
+        let stop = Stop::new();
+        let (ran, runs) = unbounded();
+        let threads: Vec<_> = (0..2)
+            .map(|number| {
+                let (controller, stop, ran) = (controller.clone(), stop.clone(), ran.clone());
+                let run = move || {
+                    controller
+                        .run(&stop, move |_: &listwatch::Request<ConfigMap>| {
+                            ran.send(number).unwrap();
+                            Ok::<_, Error>(Action::await_change())
+                        })
+                        .unwrap();
+                };
+                thread::Builder::new().spawn(run).unwrap()
+            })
+            .collect();
+        let mut who = [next(&runs), next(&runs)];
+        who.sort_unstable();
+        assert_eq!(who, [0, 1]);
+        stop.stop();
+        threads.into_iter().for_each(script::ended);
+    }
+}
