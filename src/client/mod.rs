@@ -40,7 +40,7 @@ const LARGEST_REFUSAL: usize = 1 << 20;
 /// lists and watches, which may be long, have limits of silence instead. A client made by
 /// [`with_stop`](Self::with_stop) ends all its calls within a moment once stopped.
 ///
-/// It has no threads, but that each name lookup runs on one (`listwatch-dns`): the system cannot end a lookup, so the
+/// It has no threads, but that each name lookup runs on one (`lw-dns`): the system cannot end a lookup, so the
 /// thread may outlive the call that gave up on it, until the system does.
 #[derive(Clone, Debug)]
 pub struct Client {
