@@ -47,30 +47,25 @@ impl Stop {
     /// A token that has not stopped.
     #[must_use]
     pub fn new() -> Self {
-        Self(Arc::new_cyclic(|_| Inner::new(None)))
+        Self(Arc::new(Inner::new(None)))
     }
 
     /// A token that stops when this one does, and can be stopped without it.
     #[must_use]
     pub fn child(&self) -> Self {
-        Self(Arc::new_cyclic(|child: &Weak<Inner>| {
+        let child = Self(Arc::new_cyclic(|child: &Weak<Inner>| {
             let child = child.clone();
-            // A parent that stops before `child` can be upgraded is seen below.
-            let link = self.on_stop(move || {
+            Inner::new(Some(self.on_stop(move || {
                 if let Some(inner) = child.upgrade() {
                     inner.stop();
                 }
-            });
-            Inner::new(Some(link))
-        }))
-        .inherit(self)
-    }
-
-    fn inherit(self, parent: &Self) -> Self {
-        if parent.is_stopped() {
-            self.stop();
+            })))
+        }));
+        // A hook that ran before the child was there has done nothing.
+        if self.is_stopped() {
+            child.stop();
         }
-        self
+        child
     }
 
     /// Stops: wakes all that wait, and returns when the hooks have run. Does nothing the second time.

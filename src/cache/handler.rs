@@ -1,8 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::object::ObjectKey;
-use crate::object::Resource;
+use crate::object::{ObjectKey, Resource};
 use crate::workqueue::WorkQueue;
 
 /// An object that is gone.

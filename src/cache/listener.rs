@@ -66,16 +66,7 @@ struct Queue<K> {
 
 impl<K: Resource> Listener<K> {
     pub(super) fn new(name: String, resync: Option<Duration>, clock: Clock) -> Arc<Self> {
-        let queue = Queue {
-            notes: VecDeque::new(),
-            gone: 0,
-            holes: 0,
-            limit: BOUND,
-            last: None,
-            closed: false,
-            warned: None,
-        };
-        let (queue, thread) = (Mutex::new(queue), Mutex::new(None));
+        let (queue, thread) = (Mutex::new(Queue::new()), Mutex::new(None));
         Arc::new(Self { name, resync, clock, queue, filled: Condvar::new(), synced: Latch::new(), thread })
     }
 
@@ -209,6 +200,18 @@ impl<K: Resource> Note<K> {
 }
 
 impl<K: Resource> Queue<K> {
+    fn new() -> Self {
+        Self {
+            notes: VecDeque::new(),
+            gone: 0,
+            holes: 0,
+            limit: BOUND,
+            last: None,
+            closed: false,
+            warned: None,
+        }
+    }
+
     /// Takes a whole list as it comes, as it is no longer than the store; merges where more than that waits, until
     /// little waits.
     fn extend(&mut self, notes: impl Iterator<Item = Note<K>>) {
@@ -576,7 +579,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_never_gets_short_remembers_only_what_waits() {
-        let mut queue = queue();
+        let mut queue = Queue::<ConfigMap>::new();
         queue.extend((0..BOUND as u64).map(|n| add(&format!("fill/{n}@1"))));
         for n in 0..100_000 {
             queue.extend([add(&format!("a/{n}@1"))].into_iter());
@@ -598,7 +601,7 @@ mod tests {
 
     #[test]
     fn a_whole_list_is_taken_as_it_comes_without_a_look_at_each_object() {
-        let mut queue = queue();
+        let mut queue = Queue::<ConfigMap>::new();
         queue.extend((0..5000).map(|n| add(&format!("a/{n}@1"))));
         queue.extend([update("a/1@1", "a/1@2")].into_iter());
         assert!(queue.last.is_none());
@@ -607,7 +610,7 @@ mod tests {
 
     #[test]
     fn a_burst_leaves_no_room_taken() {
-        let mut queue = queue();
+        let mut queue = Queue::<ConfigMap>::new();
         queue.extend((0..100_000).map(|n| add(&format!("a/{n}@1"))));
         while queue.pop().is_some() {}
         assert!(queue.notes.capacity() <= 4 * BOUND && queue.limit == BOUND && queue.last.is_none());
@@ -651,18 +654,6 @@ mod tests {
         assert!(told.is_empty());
     }
 
-    fn queue() -> Queue<ConfigMap> {
-        Queue {
-            notes: VecDeque::new(),
-            gone: 0,
-            holes: 0,
-            limit: BOUND,
-            last: None,
-            closed: false,
-            warned: None,
-        }
-    }
-
     /// What a handler and the store know of each object, by what each was told.
     #[derive(Default)]
     struct Model(BTreeMap<ObjectKey, Arc<ConfigMap>>);
@@ -692,7 +683,8 @@ mod tests {
     fn a_handler_knows_in_the_end_what_the_store_holds_however_slow_it_was() {
         for seed in 1..60 {
             let mut dice = Dice(seed * 7919);
-            let (mut queue, mut store, mut handler) = (queue(), Model::default(), Model::default());
+            let (mut queue, mut store, mut handler) =
+                (Queue::<ConfigMap>::new(), Model::default(), Model::default());
             let objects = [30, 600, 3000][seed as usize % 3];
             let mut version = 0;
             for _ in 0..4000 {

@@ -225,16 +225,12 @@ impl<K: Resource> Reflector<K> {
             ended: false,
         };
         loop {
-            match catch_unwind(AssertUnwindSafe(|| run.cycle())) {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(_)
-                    if run
-                        .fail(&Error::decode("code of the type or of the source panicked"), "lists anew") =>
-                {
-                    break;
-                }
-                Err(_) => {}
+            let goes_on = catch_unwind(AssertUnwindSafe(|| run.cycle())).unwrap_or_else(|_| {
+                let panicked = Error::decode("code of the type or of the source panicked");
+                !run.fail(&panicked, "lists anew")
+            });
+            if !goes_on {
+                break;
             }
         }
         self.vitals.edit().activity = Activity::Stopped;
@@ -427,10 +423,11 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
         debug!(target: "listwatch::cache", "{}: listed {count} at {version}", self.reflector.describe());
         self.version.clone_from(&version);
         (self.from_latest, self.broken_at) = (false, None);
+        let now = self.reflector.clock.now();
         {
             let mut health = self.reflector.vitals.edit();
             health.lists += 1;
-            health.last_progress = Some(self.reflector.clock.now());
+            health.last_progress = Some(now);
             health.resource_version.clone_from(&version);
         }
         self.ended = !self.sink.push(Delta::Replace { items, unfit, resource_version: version });

@@ -37,10 +37,12 @@ const LARGEST_REFUSAL: usize = 1 << 20;
 /// Speaks to one API server, from any number of threads. Clones share its connections.
 ///
 /// A call blocks its thread for at most [`timeout`](Config::timeout), 30 s by default, its answer read to the end;
-/// lists and watches, which may be long, have limits of silence instead. A client made by
-/// [`with_stop`](Self::with_stop) ends all its calls within a moment once stopped.
+/// lists and watches, which may be long, have limits of silence instead. The limit is of each request: a call sends
+/// another one, with a limit of its own, where the connection of a GET broke before any answer, or where a token
+/// file is read again after a 401. A client made by [`with_stop`](Self::with_stop) ends all its calls within a moment
+/// once stopped.
 ///
-/// It has no threads, but that each name lookup runs on one (`listwatch-dns`): the system cannot end a lookup, so the
+/// It has no threads, but that each name lookup runs on one (`lw-dns`): the system cannot end a lookup, so the
 /// thread may outlive the call that gave up on it, until the system does.
 #[derive(Clone, Debug)]
 pub struct Client {

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
+use log::warn;
 
 use crate::clock::Clock;
 use crate::error::{Error, Result};
@@ -15,12 +16,10 @@ const RETRY: Duration = Duration::from_secs(10);
 
 /// Text that never shows in `Debug`.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(Arc<str>);
+pub(crate) struct Secret(Arc<str>);
 
 impl Secret {
-    /// Keeps a secret.
-    #[must_use]
-    pub fn new(secret: impl AsRef<str>) -> Self {
+    pub(crate) fn new(secret: impl AsRef<str>) -> Self {
         Self(secret.as_ref().into())
     }
 
@@ -168,7 +167,7 @@ impl TokenFile {
             }
             Err(error) => {
                 let Some(good) = last.or_else(|| self.fallback.clone()) else { return Err(error) };
-                log::warn!("{error}; using the last token");
+                warn!(target: "listwatch::config", "{error}; using the last token");
                 *self.lock() = Cached { header: Some(good.clone()), due: Some(now + RETRY) };
                 Ok(good)
             }

@@ -16,7 +16,8 @@ use std::ffi::OsString;
 use std::fmt;
 use std::time::Duration;
 
-pub use credentials::{Credentials, Secret};
+pub use credentials::Credentials;
+pub(crate) use credentials::Secret;
 #[cfg(feature = "kubeconfig")]
 pub use kubeconfig::KubeconfigOptions;
 pub use pem::{ClientCertificate, Pem, TlsOptions};

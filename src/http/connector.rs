@@ -125,7 +125,7 @@ impl TcpConnector {
         let name = bare.to_owned();
         let failed = |e: io::Error| Error::new(Kind::Connect, "name lookup failed").with_source(e);
         thread::Builder::new()
-            .name("listwatch-dns".into())
+            .name("lw-dns".into())
             .spawn(move || sender.send((name.as_str(), port).to_socket_addrs().map(Vec::from_iter)))
             .map_err(failed)?;
         let timer = self.clock.timer(Some(deadline));

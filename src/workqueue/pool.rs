@@ -54,7 +54,7 @@ impl Action {
 /// The threads end when `stop` is stopped, after the calls that run; or when the queue is shut down, after all that
 /// is queued. [`join`](Self::join) waits for that. Dropping the pool stops it and waits for the calls that run.
 ///
-/// The threads are named `listwatch-worker-0` and so on. Each has the stack of any thread of the standard library: 2
+/// The threads are named `lw-worker-0` and so on. Each has the stack of any thread of the standard library: 2
 /// MiB of address space, of which only what is used takes memory; `RUST_MIN_STACK` sets another size.
 ///
 /// ```
@@ -169,7 +169,7 @@ impl WorkerOptions {
         for number in 0..threads.max(1) {
             let worker = Worker { queue: queue.clone(), work: work.clone(), max_retries: self.max_retries };
             let stop = pool.stop.clone();
-            let name = format!("listwatch-worker-{number}");
+            let name = format!("lw-worker-{number}");
             let thread = thread::Builder::new().name(name).spawn(move || worker.run(&stop));
             pool.threads
                 .push(thread.map_err(|e| Error::new(Kind::Limit, "start a worker thread").with_source(e))?);

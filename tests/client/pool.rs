@@ -290,6 +290,6 @@ fn a_client_has_no_threads_but_for_name_lookups() {
     api.get("a").unwrap();
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let names = tasks.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok());
-    let ours: Vec<_> = names.filter(|name| name.starts_with("listwatch")).collect();
-    assert!(ours.iter().all(|name| name == "listwatch-dns\n"), "{ours:?}");
+    let ours: Vec<_> = names.filter(|name| name.starts_with("lw-")).collect();
+    assert!(ours.iter().all(|name| name == "lw-dns\n"), "{ours:?}");
 }
