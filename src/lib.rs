@@ -39,4 +39,4 @@ pub use object::{
 };
 pub use stop::{OnStop, Stop};
 pub use wire::{Bookmark, WatchEvent};
-pub use workqueue::{Action, RateLimiter, WorkQueue, WorkerOptions, WorkerPool};
+pub use workqueue::{Action, RateLimit, RateLimiter, WorkQueue, WorkerOptions, WorkerPool};

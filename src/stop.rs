@@ -1,11 +1,13 @@
 //! One token that ends whatever blocks.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use log::error;
 
 /// A token that ends whatever blocks: every call of this crate that can wait takes one.
 ///
@@ -129,7 +131,10 @@ impl Inner {
         };
         drop(sender);
         for (_, hook) in hooks {
-            hook();
+            // One that panics must not keep the others from being told.
+            if catch_unwind(AssertUnwindSafe(hook)).is_err() {
+                error!(target: "listwatch", "a hook of a Stop panicked");
+            }
         }
     }
 }

@@ -18,8 +18,8 @@ use listwatch::cache::{Delta, Events, Handlers, ListWatch, Reflector};
 use listwatch::types::ConfigMap;
 use listwatch::wire::{Expect, WatchDecoder};
 use listwatch::{
-    Action, Api, Bookmark, Client, Clock, Config, Error, Informer, ListMeta, ListMode, ListParams, RateLimiter,
-    Registration, Resource, Result, StaticResource, Stop, WatchEvent, WatchParams, WorkQueue,
+    Action, Api, Bookmark, Client, Clock, Config, Error, Informer, ListMeta, ListMode, ListParams,
+    RateLimiter, Registration, Resource, Result, StaticResource, Stop, WatchEvent, WatchParams, WorkQueue,
     WorkerPool,
 };
 
@@ -28,7 +28,8 @@ use script::{Event, expired, next, object, script, soon, status, until};
 
 type Answer = (Vec<Result<ConfigMap>>, Result<ListMeta>);
 type Lists = Box<dyn Fn(usize, &ListParams) -> Answer + Send + Sync>;
-type Watches = Box<dyn Fn(usize, &WatchParams) -> Result<Box<dyn Iterator<Item = Event> + Send>> + Send + Sync>;
+type Watches =
+    Box<dyn Fn(usize, &WatchParams) -> Result<Box<dyn Iterator<Item = Event> + Send>> + Send + Sync>;
 
 /// Answers by itself, and counts. A watch whose events are over stays silent until stopped.
 struct Auto {
@@ -97,7 +98,10 @@ fn attack(
     mode: ListMode,
     clock: Clock,
     lists: impl Fn(usize, &ListParams) -> Answer + Send + Sync + 'static,
-    watches: impl Fn(usize, &WatchParams) -> Result<Box<dyn Iterator<Item = Event> + Send>> + Send + Sync + 'static,
+    watches: impl Fn(usize, &WatchParams) -> Result<Box<dyn Iterator<Item = Event> + Send>>
+    + Send
+    + Sync
+    + 'static,
 ) -> Attack {
     let counts = Arc::new(Counts::default());
     let auto = Auto { lists: Box::new(lists), watches: Box::new(watches), counts: counts.clone() };
@@ -477,7 +481,10 @@ fn debug_of_a_secret_shows_no_value_in_kubectls_annotation_either() {
 fn errors_of_a_kubeconfig_show_no_credential() {
     for (user, what) in [
         ("{token: [hunter2secret]}", "a list"),
-        ("{token: hunter2secret, client-key-data: hunter2secret, client-certificate-data: hunter2secret}", "keys"),
+        (
+            "{token: hunter2secret, client-key-data: hunter2secret, client-certificate-data: hunter2secret}",
+            "keys",
+        ),
         ("{token: {hunter2secret: 1}}", "a map"),
         ("{username: hunter2secret, password: [hunter2secret]}", "a password"),
         ("{token: hunter2secret, client-key-data: 'hunter2secret", "no end"),
@@ -519,7 +526,8 @@ fn a_handler_may_use_the_informer_in_every_way() {
         .add_handler(Handlers::new().on_add(move |_, _| {
             inner.start(&token).unwrap();
             let (told, tells) = unbounded();
-            let late = inner.add_handler(Handlers::new().on_add(move |_, initial| told.send(initial).unwrap()));
+            let late =
+                inner.add_handler(Handlers::new().on_add(move |_, initial| told.send(initial).unwrap()));
             assert!(next(&tells));
             late.unwrap().remove();
             inner.add_index("late", |_| vec!["v".into()]).unwrap();

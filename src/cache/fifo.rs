@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 
 use crate::clock::Clock;
+use crate::error::Unfit;
 use crate::object::{ObjectKey, Resource};
 use crate::stop::Stop;
 
@@ -24,8 +25,9 @@ pub enum Delta<K> {
     Replace {
         /// The objects, in the order of the list.
         items: Vec<Arc<K>>,
-        /// Objects that are there, but in a form that does not fit `K`: their last good version stays.
-        unfit: Vec<ObjectKey>,
+        /// Objects that are there, but in a form that does not fit `K`: their last good version stays, unless that is
+        /// another object of that name.
+        unfit: Vec<Unfit>,
         /// The version of the list.
         resource_version: String,
     },

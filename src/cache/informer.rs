@@ -1,6 +1,5 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded, select};
@@ -15,6 +14,7 @@ use super::listener::{Listener, Note, Registration};
 use super::lister::Lister;
 use super::reflector::{FifoSink, ListMode, Reflector};
 use super::store::{Store, StoreWriter};
+use super::thread::Thread;
 use crate::clock::Clock;
 use crate::error::{Error, Kind, Result};
 use crate::object::Resource;
@@ -84,7 +84,8 @@ struct Distribute<K> {
     writer: Option<StoreWriter<K>>,
     listeners: Vec<Arc<Listener<K>>>,
     named: u64,
-    threads: Vec<JoinHandle<()>>,
+    /// The two that read and apply, and those of handlers that took themselves away.
+    threads: Vec<Arc<Thread>>,
 }
 
 /// Makes an [`Informer`] that needs no factory.
@@ -156,21 +157,21 @@ impl<K: Resource> Informer<K> {
             ),
         ];
         for (role, run) in roles {
-            match thread::Builder::new().name(format!("lw-{role}-{name}")).spawn(run) {
-                Ok(thread) => distribute.threads.push(thread),
+            match Thread::spawn(&format!("lw-{role}-{name}"), run) {
+                Ok(thread) => distribute.threads.push(Arc::new(thread)),
                 Err(e) => {
                     // It cannot be started again.
                     shared.stop.stop();
-                    return Err(Error::new(Kind::Limit, "no thread for an informer").with_source(e));
+                    return Err(e.context(format!("start the informer of {}", self.describe())));
                 }
             }
         }
         Ok(())
     }
 
-    /// `pods`, for names of threads, in which a zero byte would panic.
-    fn short_name(&self) -> String {
-        self.describe().split(' ').next().unwrap_or_default().replace('\0', "")
+    /// `pods`, for names of threads.
+    fn short_name(&self) -> &str {
+        self.describe().split(' ').next().unwrap_or_default()
     }
 
     /// Adds a handler, at any time: see the contract for what it is told first.
@@ -212,7 +213,11 @@ impl<K: Resource> Informer<K> {
         let informer = Arc::downgrade(shared);
         let leave = Arc::new(move |listener: &Arc<Listener<K>>| {
             if let Some(shared) = informer.upgrade() {
-                shared.lock().listeners.retain(|other| !Arc::ptr_eq(other, listener));
+                let mut distribute = shared.lock();
+                distribute.listeners.retain(|other| !Arc::ptr_eq(other, listener));
+                // Who takes itself away cannot wait for itself, so `join` does.
+                distribute.threads.retain(|thread| !thread.has_ended());
+                distribute.threads.extend(listener.thread().filter(|thread| thread.is_current()).cloned());
             }
         });
         Ok(Registration { listener, leave, clock: shared.clock.clone(), stop: shared.stop.clone() })
@@ -304,24 +309,21 @@ impl<K: Resource> Informer<K> {
 
     /// What it is of: `pods in "default"`.
     #[must_use]
-    pub fn describe(&self) -> String {
+    pub fn describe(&self) -> &str {
         self.shared.reflector.describe()
     }
 
     /// Waits until all its threads have ended, which they do once stopped. Returns at once if it was never started.
     pub fn join(&self) {
-        let threads = std::mem::take(&mut self.shared.lock().threads);
-        for thread in threads {
-            let _ = thread.join(); // user code is caught within
+        let threads = self.shared.lock().threads.clone();
+        threads.iter().for_each(|thread| thread.join());
+        if self.shared.stop.is_stopped() {
+            let listeners = self.shared.lock().listeners.clone();
+            for listener in listeners {
+                listener.close();
+                listener.thread().iter().for_each(|thread| thread.join());
+            }
         }
-        let listeners = match self.shared.stop.is_stopped() {
-            true => std::mem::take(&mut self.shared.lock().listeners),
-            false => Vec::new(),
-        };
-        listeners.iter().for_each(|listener| {
-            listener.close();
-            listener.join();
-        });
     }
 }
 
@@ -361,16 +363,20 @@ impl<K: Resource> Shared<K> {
         let distribute = self.lock();
         let changes = writer.commit(prepared);
         let first = listed && !self.synced.is_open();
+        let mut slow = Vec::new();
         for listener in &distribute.listeners {
             if !changes.is_empty() || first {
                 let notes = changes.iter().map(|change| Note::of(change, first));
-                listener.push(notes.chain(first.then_some(Note::InitialEnd)));
+                let depth = listener.push(notes.chain(first.then_some(Note::InitialEnd)));
+                slow.extend(depth.map(|depth| (listener.clone(), depth)));
             }
         }
         if first {
             // Within the lock: who joins after it finds the list in the store.
             self.synced.open();
         }
+        drop(distribute);
+        slow.iter().for_each(|(listener, depth)| listener.tell_slow(*depth));
     }
 
     /// Tells all objects again to the listeners whose period is picked.

@@ -22,6 +22,10 @@ impl Latch {
         self.0.is_stopped()
     }
 
+    pub(super) fn wait_for_ever(&self) {
+        self.0.wait();
+    }
+
     /// Waits until open, until the deadline or until stopped; says whether it is open.
     pub(super) fn wait(&self, clock: &Clock, deadline: Instant, stop: &Stop) -> bool {
         let timer = clock.timer(Some(deadline));

@@ -3,8 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use log::{error, warn};
@@ -12,6 +11,7 @@ use log::{error, warn};
 use super::handler::{Deleted, Handler};
 use super::latch::Latch;
 use super::store::Change;
+use super::thread::Thread;
 use crate::clock::Clock;
 use crate::error::{Error, Kind, Result};
 use crate::object::{ObjectKey, Resource};
@@ -47,7 +47,7 @@ pub(super) struct Listener<K> {
     queue: Mutex<Queue<K>>,
     filled: Condvar,
     synced: Latch,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: OnceLock<Arc<Thread>>,
 }
 
 struct Queue<K> {
@@ -66,8 +66,9 @@ struct Queue<K> {
 
 impl<K: Resource> Listener<K> {
     pub(super) fn new(name: String, resync: Option<Duration>, clock: Clock) -> Arc<Self> {
-        let (queue, thread) = (Mutex::new(Queue::new()), Mutex::new(None));
-        Arc::new(Self { name, resync, clock, queue, filled: Condvar::new(), synced: Latch::new(), thread })
+        let (queue, filled, synced, thread) =
+            (Mutex::new(Queue::new()), Condvar::new(), Latch::new(), OnceLock::new());
+        Arc::new(Self { name, resync, clock, queue, filled, synced, thread })
     }
 
     /// Starts the thread that calls the handler, until [`close`](Self::close).
@@ -78,27 +79,22 @@ impl<K: Resource> Listener<K> {
                 listener.tell(&mut handler, note);
             }
         };
-        // A name with a zero byte would panic.
-        let name = format!("lw-{}", self.name).replace('\0', "");
-        let thread = thread::Builder::new().name(name).spawn(run);
-        let thread = thread.map_err(|e| Error::new(Kind::Limit, "no thread for a handler").with_source(e))?;
-        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        let thread = Thread::spawn(&format!("lw-{}", self.name), run)?;
+        let _ = self.thread.set(Arc::new(thread)); // it is started once
         Ok(())
     }
 
-    /// Waits for the thread to end, unless it is the one that asks.
-    pub(super) fn join(&self) {
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread.filter(|t| t.thread().id() != thread::current().id()) {
-            let _ = thread.join(); // it catches the handler's panics
-        }
+    /// Its thread, once started.
+    pub(super) fn thread(&self) -> Option<&Arc<Thread>> {
+        self.thread.get()
     }
 
-    /// Appends what changed. Never blocks for long.
-    pub(super) fn push(&self, notes: impl Iterator<Item = Note<K>>) {
+    /// Appends what changed. Never blocks for long. Says how many wait, if it is time to [tell](Self::tell_slow) that
+    /// the handler is slow.
+    pub(super) fn push(&self, notes: impl Iterator<Item = Note<K>>) -> Option<usize> {
         let mut queue = self.lock();
         if queue.closed {
-            return;
+            return None;
         }
         let idle = queue.notes.is_empty();
         queue.extend(notes);
@@ -107,13 +103,16 @@ impl<K: Resource> Listener<K> {
         if idle {
             self.filled.notify_all();
         }
-        if let Some(depth) = slow {
-            warn!(
-                target: "listwatch::cache",
-                "handler {} is slow: {depth} notifications wait, and those of one object are merged",
-                self.name
-            );
-        }
+        slow
+    }
+
+    /// Logs, which is code of the user and so not done under the informer's lock.
+    pub(super) fn tell_slow(&self, depth: usize) {
+        warn!(
+            target: "listwatch::cache",
+            "handler {} is slow: {depth} notifications wait, and those of one object are merged",
+            self.name
+        );
     }
 
     /// How many notifications wait.
@@ -371,12 +370,15 @@ impl<K: Resource> Registration<K> {
     }
 
     /// Takes the handler away. Returns when it runs no more; called by the handler itself, it ends after that call.
+    /// Two handlers must not take each other away at the same time: each would wait for the other.
     pub fn remove(self) {
         (self.leave)(&self.listener);
         self.listener.close();
         // Whoever waits for all handlers no longer waits for this one.
         self.listener.synced().open();
-        self.listener.join();
+        if let Some(thread) = self.listener.thread() {
+            thread.join();
+        }
     }
 }
 
@@ -473,7 +475,7 @@ mod tests {
         go.send(()).unwrap();
         assert!(listener.synced().wait(&Clock::system(), Clock::system().deadline(PATIENCE), &Stop::new()));
         listener.close();
-        listener.join();
+        listener.thread().unwrap().join();
         told.try_iter().filter(|call| !call.contains("fill/")).collect()
     }
 
@@ -636,7 +638,7 @@ mod tests {
         let calls: Vec<_> = (0..3).map(|_| told.recv_timeout(PATIENCE).unwrap()).collect();
         assert_eq!(calls, ["a/x@1", "a/x@2", "a/y@3"]);
         listener.close();
-        listener.join();
+        listener.thread().unwrap().join();
     }
 
     #[test]
@@ -650,7 +652,7 @@ mod tests {
         push(&listener, add("a/y@1"));
         assert_eq!(listener.depth(), 0);
         go.send(()).unwrap();
-        listener.join();
+        listener.thread().unwrap().join();
         assert!(told.is_empty());
     }
 

@@ -13,6 +13,7 @@ mod reflector;
 mod store;
 #[cfg(test)]
 mod testing;
+mod thread;
 
 pub use factory::InformerFactory;
 pub use fifo::{Delta, Fifo};

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use log::{debug, error, info, warn};
 use super::fifo::{Delta, Fifo};
 use super::health::{Activity, Health, Vitals};
 use super::list_watch::{Events, ListWatch};
-use super::store::Store;
+use super::store::{Store, is_same_version};
 use crate::backoff::Backoff;
 use crate::client::{ListParams, WatchParams};
 use crate::clock::Clock;
@@ -79,6 +79,11 @@ impl<K: Resource> Sink<K> for FifoSink<'_, K> {
 /// A watch that ends sooner than this is a failure, or a server that ends each at once would be asked without pause.
 const LONG_ENOUGH: Duration = Duration::from_secs(1);
 
+/// So many lists whose version has expired before anything came, and pages are too slow for this server.
+const MOST_STILLBORN: u32 = 2;
+/// So long a stream of initial events may bring nothing but changes of what it has brought.
+const LONGEST_WITHOUT_NEW: Duration = Duration::from_secs(60);
+
 type OnError = Arc<dyn Fn(&Error) + Send + Sync>;
 type Transform<K> = Arc<dyn Fn(K) -> K + Send + Sync>;
 
@@ -90,6 +95,8 @@ type Transform<K> = Arc<dyn Fn(K) -> K + Send + Sync>;
 /// 30 s with jitter. Only a [`Stop`] or its sink ends it.
 pub struct Reflector<K> {
     source: Arc<dyn ListWatch<K>>,
+    /// What the source says it is of.
+    name: String,
     clock: Clock,
     mode: ListMode,
     labels: String,
@@ -124,8 +131,12 @@ struct Run<'a, K, S> {
     fresh: bool,
     /// Whether a list must not ask for a version that was seen, as the server may not have it.
     from_latest: bool,
-    /// The version at which a frame could not be read: the second time there, the watch cannot go on.
-    broken_at: Option<String>,
+    /// How often in a row the server or what it sent ended a watch at this version: there it may never go on.
+    stuck: u32,
+    /// When a version was last found to be too old.
+    expired: Option<Instant>,
+    /// How many lists in a row had expired before anything came: pages that take too long.
+    stillborn: u32,
     /// The sink has had enough.
     ended: bool,
 }
@@ -138,6 +149,7 @@ impl<K: Resource> Reflector<K> {
 
     pub(super) fn with_source(source: Arc<dyn ListWatch<K>>) -> Self {
         Self {
+            name: source.describe(),
             source,
             clock: Clock::system(),
             mode: ListMode::default(),
@@ -205,8 +217,8 @@ impl<K: Resource> Reflector<K> {
         self.vitals.snapshot()
     }
 
-    pub(super) fn describe(&self) -> String {
-        self.source.describe()
+    pub(super) fn describe(&self) -> &str {
+        &self.name
     }
 
     /// Lists and watches on this thread until stopped, or until the sink ends it. Returns within a moment once
@@ -221,7 +233,9 @@ impl<K: Resource> Reflector<K> {
             version: String::new(),
             fresh: false,
             from_latest: false,
-            broken_at: None,
+            stuck: 0,
+            expired: None,
+            stillborn: 0,
             ended: false,
         };
         loop {
@@ -294,8 +308,13 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
                 }
                 Next::List(e) => {
                     self.from_latest = e.is_expired() || e.is_too_large_resource_version();
-                    // A version that is too old is nothing unusual, unless it is still that of the list.
-                    if e.is_expired() && !self.fresh {
+                    self.stillborn = if self.fresh && e.is_expired() { self.stillborn + 1 } else { 0 };
+                    // A version that is too old is nothing unusual, unless it was that of the list, or comes again at
+                    // once.
+                    let now = self.reflector.clock.now();
+                    let rare = self.expired.is_none_or(|last| now >= last + LONG_ENOUGH);
+                    if e.is_expired() && !self.fresh && rare {
+                        self.expired = Some(now);
                         info!(target: "listwatch::cache", "{}: lists anew: {e}", self.reflector.describe());
                         return true;
                     }
@@ -316,6 +335,8 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
                 }
                 listed => listed.map(Some),
             },
+            // Pages that take longer than the server remembers are had in one piece.
+            ListMode::Paged(_) if self.stillborn >= MOST_STILLBORN => self.list(0).map(|()| None),
             ListMode::Paged(limit) => self.list(limit).map(|()| None),
             ListMode::Cached => self.list(0).map(|()| None),
         }
@@ -343,11 +364,14 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
                 Ok(())
             });
             match listed {
-                Ok(meta) if meta.resource_version.is_empty() => {
+                Ok(meta) if !is_position(&meta.resource_version) => {
                     return Err(no_version());
                 }
                 Ok(meta) if meta.continue_token.is_empty() => {
                     return self.replace(items, unfit, meta.resource_version);
+                }
+                Ok(meta) if meta.continue_token == params.continue_token => {
+                    return Err(Error::decode("the server gives the same page again"));
                 }
                 Ok(meta) => params = params.continue_token(meta.continue_token),
                 // The state that the pages are of is gone: once more, in one piece.
@@ -369,8 +393,15 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
         let from = if self.from_latest { "" } else { &self.version };
         let params = reflector.watch_params().initial_events().resource_version(from);
         let listed = self.open(params).and_then(|mut events| {
-            let (mut items, mut unfit) = (BTreeMap::new(), BTreeSet::new());
+            let (mut items, mut unfit) = (BTreeMap::new(), BTreeMap::new());
+            let mut grew = reflector.clock.now();
             for event in &mut events {
+                // Changes keep coming where somebody swallows the bookmark at the end.
+                if reflector.clock.now().saturating_duration_since(grew) > LONGEST_WITHOUT_NEW {
+                    return Err(Error::decode(
+                        "the stream brings nothing new and does not say that it was all",
+                    ));
+                }
                 let upsert = match event {
                     Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
                         keep_known(reflector, &*self.sink, object)
@@ -381,10 +412,10 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
                         continue;
                     }
                     Ok(WatchEvent::Bookmark(Bookmark { resource_version, initial_events_end: true })) => {
-                        if resource_version.is_empty() {
+                        if !is_position(&resource_version) {
                             return Err(no_version());
                         }
-                        let (items, unfit) = (items.into_values().collect(), unfit.into_iter().collect());
+                        let (items, unfit) = (items.into_values().collect(), unfit.into_values().collect());
                         self.replace(items, unfit, resource_version)?;
                         return Ok(events);
                     }
@@ -394,16 +425,17 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
                 match upsert {
                     Ok(object) => {
                         unfit.remove(&object.key());
-                        items.insert(object.key(), object);
+                        if items.insert(object.key(), object).is_none() {
+                            grew = reflector.clock.now();
+                        }
                     }
                     Err(e) => {
-                        let deleted = e.unfit().is_some_and(|unfit| unfit.deleted);
-                        let key = note_unfit(reflector, &e).ok_or(e)?;
-                        if deleted {
-                            items.remove(&key);
-                            unfit.remove(&key);
+                        let object = note_unfit(reflector, &e).ok_or(e)?;
+                        if object.deleted {
+                            items.remove(&object.key);
+                            unfit.remove(&object.key);
                         } else {
-                            unfit.insert(key);
+                            unfit.insert(object.key.clone(), object);
                         }
                     }
                 }
@@ -418,11 +450,11 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
         })
     }
 
-    fn replace(&mut self, items: Vec<Arc<K>>, unfit: Vec<ObjectKey>, version: String) -> Result<()> {
+    fn replace(&mut self, items: Vec<Arc<K>>, unfit: Vec<Unfit>, version: String) -> Result<()> {
         let count = items.len();
         debug!(target: "listwatch::cache", "{}: listed {count} at {version}", self.reflector.describe());
         self.version.clone_from(&version);
-        (self.from_latest, self.broken_at) = (false, None);
+        (self.from_latest, self.stuck) = (false, 0);
         let now = self.reflector.clock.now();
         {
             let mut health = self.reflector.vitals.edit();
@@ -480,8 +512,8 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
                     (version, delta)
                 }
             };
-            // From an empty version a watch would begin anew, and miss what was deleted.
-            if !version.is_empty() {
+            // From no version, or any, a watch would begin anew, and miss what was deleted.
+            if is_position(&version) {
                 self.version = version;
             } else if matches!(delta, Delta::Bookmark(_)) {
                 continue;
@@ -500,7 +532,7 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
     }
 
     fn progress(&mut self) {
-        self.fresh = false;
+        (self.fresh, self.stuck, self.stillborn) = (false, 0, 0);
         let now = self.reflector.clock.now();
         let mut health = self.reflector.vitals.edit();
         health.events += 1;
@@ -514,18 +546,17 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
         {
             return Next::List(e);
         }
-        if e.is_decode() || e.is_limit() {
-            // What cannot be read the second time will not be read the third.
-            if self.broken_at.as_ref() == Some(&self.version) {
-                return Next::List(e);
-            }
-            self.broken_at = Some(self.version.clone());
-            return Next::WatchLater(e);
-        }
-        match e.code() {
-            Some(400 | 405 | 406 | 422) => Next::List(e),
-            _ => Next::WatchLater(e),
-        }
+        // What cannot be read the second time will not be read the third; a server may mend itself for a while.
+        let patience = match e.code() {
+            Some(400 | 405 | 406 | 422) => 0,
+            Some(401 | 403 | 429) => u32::MAX,
+            Some(_) => 3,
+            None if e.is_decode() || e.is_limit() => 1,
+            None => u32::MAX,
+        };
+        let again = self.stuck < patience;
+        self.stuck = self.stuck.saturating_add(u32::from(patience < u32::MAX));
+        if again { Next::WatchLater(e) } else { Next::List(e) }
     }
 
     fn note_list_failure(&mut self, e: Error) -> bool {
@@ -555,18 +586,21 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
 /// The object, or the same version of it where that is kept already.
 fn keep_known<K: Resource>(reflector: &Reflector<K>, sink: &impl Sink<K>, object: K) -> Result<Arc<K>> {
     let known = sink.known(&object.key());
-    let same =
-        |known: &Arc<K>| known.uid() == object.uid() && known.resource_version() == object.resource_version();
-    known.filter(same).map_or_else(|| reflector.transformed(object), Ok)
+    known.filter(|known| is_same_version(&**known, &object)).map_or_else(|| reflector.transformed(object), Ok)
 }
 
 /// Writes down an object that does not fit its type; `None` if the error is about something else.
-fn note_unfit<K: Resource>(reflector: &Reflector<K>, e: &Error) -> Option<ObjectKey> {
-    let key = e.unfit()?.key.clone();
+fn note_unfit<K: Resource>(reflector: &Reflector<K>, e: &Error) -> Option<Unfit> {
+    let unfit = e.unfit()?.clone();
     warn!(target: "listwatch::cache", "{}: {e}; its last good version stays", reflector.describe());
     reflector.vitals.edit().unfit += 1;
     reflector.tell(e);
-    Some(key)
+    Some(unfit)
+}
+
+/// Whether a watch can go on from this version: not from none, nor from `0`, which is any.
+fn is_position(version: &str) -> bool {
+    !matches!(version, "" | "0")
 }
 
 fn no_version() -> Error {

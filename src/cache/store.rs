@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use log::error;
 
 use super::fifo::Delta;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Unfit};
 use crate::object::{ObjectKey, Resource};
 
 /// Gives the values under which an object is found in an index. Pure: the same for the same object, each time.
@@ -263,7 +263,10 @@ impl<K: Resource> StoreWriter<K> {
             }
             Delta::Delete { key, .. } => Values { out: out(key).into_iter().collect(), put: Vec::new() },
             Delta::Replace { items, unfit, .. } => {
-                let kept = unfit.iter().filter_map(out);
+                let kept = unfit
+                    .iter()
+                    .filter(|unfit| self.store.get(&unfit.key).is_some_and(|old| keeps(unfit, &*old)));
+                let kept = kept.filter_map(|unfit| out(&unfit.key));
                 Values { out: Vec::new(), put: kept.chain(items.iter().map(put)).collect() }
             }
             Delta::Bookmark(_) | Delta::Resync => Values::default(),
@@ -313,8 +316,10 @@ impl<K: Resource> StoreWriter<K> {
             Delta::Replace { items, unfit, resource_version } => {
                 state.resource_version = resource_version;
                 let mut before = std::mem::take(&mut state.objects);
-                for key in unfit {
-                    state.objects.extend(before.remove_entry(&key));
+                for unfit in unfit {
+                    if before.get(&unfit.key).is_some_and(|old| keeps(&unfit, &**old)) {
+                        state.objects.extend(before.remove_entry(&unfit.key));
+                    }
                 }
                 let mut later = Vec::new();
                 for object in items {
@@ -356,6 +361,17 @@ impl<K: Resource> StoreWriter<K> {
     }
 }
 
+/// Whether these are one object in one version. Objects without a version are never known to be.
+pub(super) fn is_same_version<K: Resource>(one: &K, other: &K) -> bool {
+    let version = one.resource_version();
+    one.uid() == other.uid() && !version.is_empty() && version == other.resource_version()
+}
+
+/// Whether an object that does not fit its type is the one that is kept, or a later one of its name.
+fn keeps<K: Resource>(unfit: &Unfit, old: &K) -> bool {
+    unfit.uid.is_empty() || unfit.uid == old.uid()
+}
+
 /// What it means that `new` stands where `old` stood.
 fn compare<K: Resource>(old: Option<Arc<K>>, new: Arc<K>, changes: &mut Vec<Change<K>>) {
     match old {
@@ -364,7 +380,7 @@ fn compare<K: Resource>(old: Option<Arc<K>>, new: Arc<K>, changes: &mut Vec<Chan
             changes.push(Change::Deleted { object: old, final_state_known: false });
             changes.push(Change::Added(new));
         }
-        Some(old) if old.resource_version() == new.resource_version() => {}
+        Some(old) if is_same_version(&*old, &*new) => {}
         Some(old) => changes.push(Change::Updated { old, new }),
     }
 }
@@ -405,10 +421,15 @@ mod tests {
         Delta::Delete { key: object.key(), object: Some(object) }
     }
 
+    fn unfit_of(key: ObjectKey) -> Unfit {
+        let (kind, uid, resource_version) = ("ConfigMap".into(), String::new(), String::new());
+        Unfit { kind, key, uid, resource_version, deleted: false }
+    }
+
     fn replace(items: &[&str], unfit: &[&str], version: &str) -> Delta<ConfigMap> {
         Delta::Replace {
             items: items.iter().map(|item| object(item)).collect(),
-            unfit: unfit.iter().map(|key| key.parse().unwrap()).collect(),
+            unfit: unfit.iter().map(|key| unfit_of(key.parse().unwrap())).collect(),
             resource_version: version.into(),
         }
     }
@@ -556,7 +577,7 @@ mod tests {
         match dice.roll(10) {
             0 => Delta::Replace {
                 items: (0..dice.roll(16)).map(|_| make(dice, version)).collect(),
-                unfit: (0..dice.roll(3)).map(|_| key(dice)).collect(),
+                unfit: (0..dice.roll(3)).map(|_| unfit_of(key(dice))).collect(),
                 resource_version: version.to_string(),
             },
             1..4 => {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{Api, ListParams};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::object::{List, ListMeta, Resource};
 use crate::stop::Stop;
 use crate::wire::ListDecoder;
@@ -105,6 +105,11 @@ impl<K: Resource> Iterator for Pages<K> {
         let page = self.api.list(&params);
         if let Ok(list) = &page {
             let token = &list.metadata.continue_token;
+            if !token.is_empty() && *token == params.continue_token {
+                return Some(Err(self
+                    .api
+                    .explain("list", Error::decode("the server gives the same page again"))));
+            }
             self.next = (!token.is_empty()).then(|| params.continue_token(token.clone()));
         }
         Some(page)

@@ -7,7 +7,7 @@ mod request;
 mod watch;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 
@@ -120,10 +120,10 @@ impl Client {
     pub(crate) fn call(&self, request: &Request) -> Result<Vec<u8>> {
         self.http
             .send(request, Limits::Total(self.timeout), &self.stop)
-            .and_then(accept)
+            .and_then(|answer| self.accept(answer))
             .and_then(|mut answer| {
                 let mut bytes = Vec::new();
-                answer.body.read_to_end(LARGEST_ANSWER, &mut bytes).map(|()| bytes)
+                answer.body.read_to_end(LARGEST_ANSWER, self.until(), &mut bytes).map(|()| bytes)
             })
             .map_err(|e| {
                 if e.status().is_some() {
@@ -137,42 +137,49 @@ impl Client {
     /// Sends a request whose answer may be long, and is read as it comes.
     pub(crate) fn stream(&self, request: &Request, stop: &Stop) -> Result<Response> {
         let limits = Limits::Stream { head: self.timeout, silence: self.timeout };
-        self.http.send(request, limits, stop).and_then(accept)
+        self.http.send(request, limits, stop).and_then(|answer| self.accept(answer))
     }
 
     /// Opens a watch, on a connection of its own.
     pub(crate) fn open_watch(&self, request: &Request, silence: Duration, stop: &Stop) -> Result<Response> {
         let head = self.timeout.min(silence);
-        self.http.open_watch(request, Limits::Stream { head, silence }, stop).and_then(accept)
+        self.http
+            .open_watch(request, Limits::Stream { head, silence }, stop)
+            .and_then(|answer| self.accept(answer))
     }
 
     pub(crate) fn stop(&self) -> &Stop {
         &self.stop
     }
-}
 
-/// Turns a refusal into an error. Its body is read, so that the connection can be used again.
-fn accept(mut answer: Response) -> Result<Response> {
-    let code = answer.code();
-    match code {
-        200..=299 => Ok(answer),
-        300..=399 => {
-            let to = answer.header("location").unwrap_or("an unknown place");
-            Err(Status::from_code(code, &format!("redirects to {to}, which is not followed")).into())
-        }
-        _ => {
-            let mut body = Vec::new();
-            match answer.body.read_to_end(LARGEST_REFUSAL, &mut body) {
-                Err(e) if e.is_stopped() => return Err(e),
-                // Half a refusal is one.
-                _ => {}
+    /// Turns a refusal into an error. Its body is read, so that the connection can be used again.
+    fn accept(&self, mut answer: Response) -> Result<Response> {
+        let code = answer.code();
+        match code {
+            200..=299 => Ok(answer),
+            300..=399 => {
+                let to = answer.header("location").unwrap_or("an unknown place");
+                Err(Status::from_code(code, &format!("redirects to {to}, which is not followed")).into())
             }
-            let mut status = Status::from_body(code, &body);
-            if status.details.retry_after_seconds == 0 {
-                let header = answer.header("retry-after").and_then(|seconds| seconds.trim().parse().ok());
-                status.details.retry_after_seconds = header.unwrap_or(0);
+            _ => {
+                let mut body = Vec::new();
+                match answer.body.read_to_end(LARGEST_REFUSAL, self.until(), &mut body) {
+                    Err(e) if e.is_stopped() => return Err(e),
+                    // Half a refusal is one.
+                    _ => {}
+                }
+                let mut status = Status::from_body(code, &body);
+                if status.details.retry_after_seconds == 0 {
+                    let header = answer.header("retry-after").and_then(|seconds| seconds.trim().parse().ok());
+                    status.details.retry_after_seconds = header.unwrap_or(0);
+                }
+                Err(status.into())
             }
-            Err(status.into())
         }
+    }
+
+    /// When a call that begins now is to be over.
+    fn until(&self) -> (&Clock, Instant) {
+        (self.clock(), self.clock().deadline(self.timeout))
     }
 }

@@ -12,12 +12,18 @@ use crate::error::{Error, Result};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct ListParams {
-    pub(crate) labels: String,
-    pub(crate) fields: String,
-    pub(crate) limit: u32,
-    pub(crate) continue_token: String,
-    pub(crate) resource_version: Option<String>,
-    pub(crate) version_match: Option<VersionMatch>,
+    /// See [`labels`](Self::labels()); empty is all.
+    pub labels: String,
+    /// See [`fields`](Self::fields()); empty is all.
+    pub fields: String,
+    /// See [`limit`](Self::limit()).
+    pub limit: u32,
+    /// See [`continue_token`](Self::continue_token()); empty is the first page.
+    pub continue_token: String,
+    /// See [`resource_version`](Self::resource_version()).
+    pub resource_version: Option<String>,
+    /// See [`version_match`](Self::version_match()).
+    pub version_match: Option<VersionMatch>,
 }
 
 /// How a list's resourceVersion is meant.
@@ -98,13 +104,20 @@ impl ListParams {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct WatchParams {
-    pub(crate) labels: String,
-    pub(crate) fields: String,
-    pub(crate) resource_version: String,
-    pub(crate) timeout: Option<Duration>,
-    pub(crate) silence: Option<Duration>,
-    pub(crate) bookmarks: bool,
-    pub(crate) initial_events: bool,
+    /// See [`labels`](Self::labels()); empty is all.
+    pub labels: String,
+    /// See [`fields`](Self::fields()); empty is all.
+    pub fields: String,
+    /// See [`resource_version`](Self::resource_version()).
+    pub resource_version: String,
+    /// See [`timeout`](Self::timeout()).
+    pub timeout: Option<Duration>,
+    /// See [`silence`](Self::silence()).
+    pub silence: Option<Duration>,
+    /// See [`bookmarks`](Self::bookmarks()).
+    pub bookmarks: bool,
+    /// See [`initial_events`](Self::initial_events()).
+    pub initial_events: bool,
 }
 
 impl Default for WatchParams {

@@ -15,7 +15,7 @@ mod tls;
 use std::fmt;
 use std::io::{self, Read};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use log::debug;
 use ureq::http;
@@ -23,6 +23,7 @@ use ureq::http;
 use self::call::{Call, Running};
 use self::connector::{NoResolver, TcpConnector};
 use self::tls::Tls;
+use crate::clock::Clock;
 use crate::config::{Config, Secret};
 use crate::error::{Error, Kind, Result};
 use crate::stop::Stop;
@@ -155,7 +156,8 @@ impl Http {
         match answer {
             Ok(mut answer) if answer.code() == 401 && self.config.credentials().refresh() => {
                 // Its body is of no use, but the connection is, once the body is read.
-                let _ = answer.body.read_to_end(REFUSAL, &mut Vec::new());
+                let until = self.config.clock().deadline(self.config.timeout());
+                let _ = answer.body.read_to_end(REFUSAL, (self.config.clock(), until), &mut Vec::new());
                 drop(answer);
                 debug!(target: "listwatch::http", "unauthorized: the credentials are read anew");
                 again()
@@ -319,12 +321,21 @@ impl Body {
         self.running.call.set_silence(limit);
     }
 
-    /// Reads to the end, if that comes before `limit` bytes. After an error `bytes` holds what came before it.
-    pub(crate) fn read_to_end(&mut self, limit: usize, bytes: &mut Vec<u8>) -> Result<()> {
+    /// Reads to the end, if that comes before `limit` bytes, and before a moment though each read is in time. After an
+    /// error `bytes` holds what came before it.
+    pub(crate) fn read_to_end(
+        &mut self,
+        limit: usize,
+        (clock, until): (&Clock, Instant),
+        bytes: &mut Vec<u8>,
+    ) -> Result<()> {
         let mut piece = [0; 8 << 10];
         loop {
             match self.read(&mut piece)? {
                 0 => return Ok(()),
+                _ if clock.now() >= until => {
+                    return Err(Error::new(Kind::Timeout, "the answer took too long"));
+                }
                 amount if bytes.len() + amount > limit => {
                     return Err(Error::new(Kind::Limit, format!("an answer of over {limit} bytes")));
                 }

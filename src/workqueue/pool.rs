@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use log::{Level, log};
+use log::{Level, error, log};
 
 use super::queue::WorkQueue;
 use crate::error::{Error, Kind, Result};
@@ -192,19 +192,27 @@ where
 {
     fn run(&self, stop: &Stop) {
         while let Some(key) = self.queue.next(stop) {
-            // The error is printed in there too: that is code of the user as well.
-            let run = || (self.work)(&key).map_err(|error| format!("{error:#}"));
-            match catch_unwind(AssertUnwindSafe(run)) {
-                Ok(Ok(action)) => {
-                    self.queue.forget(&key);
-                    if let Some(delay) = action.requeue_after {
-                        self.queue.add_after(key.clone(), delay);
-                    }
+            // A rate limiter, and how a key is printed and cloned, are code of the user as well.
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.work_on(&key))) {
+                let panic = message(&*panic);
+                error!(target: TARGET, "a key or its rate limiter panicked, and the key is not retried: {panic}");
+            }
+        }
+    }
+
+    fn work_on(&self, key: &T) {
+        // The error is printed in there too.
+        let run = || (self.work)(key).map_err(|error| format!("{error:#}"));
+        match catch_unwind(AssertUnwindSafe(run)) {
+            Ok(Ok(action)) => {
+                self.queue.forget(key);
+                if let Some(delay) = action.requeue_after {
+                    self.queue.add_after(key.clone(), delay);
                 }
-                Ok(Err(error)) => self.failed(&key, Level::Warn, &error),
-                Err(panic) => {
-                    self.failed(&key, Level::Error, &format!("panicked: {}", message(&*panic)));
-                }
+            }
+            Ok(Err(error)) => self.failed(key, Level::Warn, &error),
+            Err(panic) => {
+                self.failed(key, Level::Error, &format!("panicked: {}", message(&*panic)));
             }
         }
     }

@@ -184,12 +184,14 @@ fn a_version_that_expires_right_after_its_list_is_waited_for() {
         let run = run(mode);
         let mut seen = "";
         let mut waits = Vec::new();
-        for _ in 0..4 {
+        // Pages are given up after that, which is tested elsewhere.
+        let rounds = if matches!(mode, ListMode::Paged(_)) { 2 } else { 4 };
+        for _ in 0..rounds {
             present(&run, mode, seen, &[], "10").fail(expired());
             waits.push(run.wait_out().as_secs_f64());
             seen = "latest";
         }
-        assert!(waits[0] >= 0.8 && waits[3] >= 6.4, "{waits:?}");
+        assert!(waits[0] >= 0.8 && waits[rounds - 1] >= 0.4 * f64::from(1 << rounds), "{waits:?}");
     }
 }
 

@@ -423,7 +423,7 @@ fn told(delta: &Delta<ConfigMap>) -> String {
         Delta::Delete { key, object: None } => format!("delete {key}"),
         Delta::Replace { items, unfit, resource_version } => {
             let items: Vec<_> = items.iter().map(|item| text(&**item)).collect();
-            let unfit: String = unfit.iter().map(|key| format!(" unfit {key}")).collect();
+            let unfit: String = unfit.iter().map(|unfit| format!(" unfit {}", unfit.key)).collect();
             format!("replace [{}]{unfit} at {resource_version}", items.join(" "))
         }
         Delta::Bookmark(version) => format!("bookmark {version}"),
