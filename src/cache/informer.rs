@@ -312,7 +312,10 @@ impl<K: Resource> Informer<K> {
     pub fn join(&self) {
         let threads = std::mem::take(&mut self.shared.lock().threads);
         for thread in threads {
-            let _ = thread.join(); // user code is caught within
+            // `on_error` may ask, on the thread that reads.
+            if thread.thread().id() != thread::current().id() {
+                let _ = thread.join(); // user code is caught within
+            }
         }
         let listeners = match self.shared.stop.is_stopped() {
             true => std::mem::take(&mut self.shared.lock().listeners),
