@@ -22,9 +22,11 @@ pub(crate) use credentials::Secret;
 pub use kubeconfig::KubeconfigOptions;
 pub use pem::{ClientCertificate, Pem, TlsOptions};
 
+pub(crate) use self::url::escape;
+
+use self::url::Url;
 use crate::clock::Clock;
 use crate::error::Result;
-use url::Url;
 
 /// Looks up an environment variable; tests give their own.
 type Env<'a> = &'a dyn Fn(&str) -> Option<OsString>;
