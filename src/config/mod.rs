@@ -200,7 +200,8 @@ impl Config {
         self.impersonate.as_ref()
     }
 
-    /// Whether to ask for compressed answers (a kubeconfig can say `disable-compression`).
+    /// Whether to ask for compressed answers (a kubeconfig can say `disable-compression`). Without the feature `gzip`
+    /// that is never done.
     #[must_use]
     pub fn compression(&self) -> bool {
         self.compression
