@@ -89,8 +89,7 @@ impl Clock {
     }
 
     /// A channel that gets ready at `deadline`, for `select!`; with `None` it never does.
-    #[must_use]
-    pub fn timer(&self, deadline: Option<Instant>) -> Timer {
+    pub(crate) fn timer(&self, deadline: Option<Instant>) -> Timer {
         let Some(deadline) = deadline else { return Timer { channel: never(), pending: None } };
         let Some(manual) = &self.0 else { return Timer { channel: at(deadline), pending: None } };
         let (sender, channel) = bounded(1);
@@ -152,8 +151,8 @@ impl Clock {
         manual.changed.notify_all();
     }
 
-    /// Blocks until at least `count` [timers](Clock::timer) (sleeps among them) wait on this manual clock, so that a
-    /// test can advance it knowing that the other thread has got there. Returns at once on the system's clock.
+    /// Blocks until at least `count` sleeps and other timers wait on this manual clock, so that a test can advance it
+    /// knowing that the other thread has got there. Returns at once on the system's clock.
     pub fn wait_for_timers(&self, count: usize) {
         let Some(manual) = &self.0 else { return };
         let mut state = manual.lock();
@@ -162,7 +161,7 @@ impl Clock {
         }
     }
 
-    /// How long until the first [timer](Clock::timer) of this manual clock fires; `None` if none waits.
+    /// How long until the first sleep or other timer of this manual clock ends; `None` if none waits.
     #[must_use]
     pub fn next_timer(&self) -> Option<Duration> {
         let manual = self.0.as_ref()?;
@@ -186,15 +185,14 @@ impl fmt::Debug for Clock {
 
 /// What [`Clock::timer`] gives.
 #[derive(Debug)]
-pub struct Timer {
+pub(crate) struct Timer {
     channel: Receiver<Instant>,
     pending: Option<(Weak<Manual>, u64)>,
 }
 
 impl Timer {
     /// Gets a message at the deadline.
-    #[must_use]
-    pub fn channel(&self) -> &Receiver<Instant> {
+    pub(crate) fn channel(&self) -> &Receiver<Instant> {
         &self.channel
     }
 }

@@ -26,7 +26,7 @@ pub use cache::{
 pub use client::{
     Api, Client, DeleteParams, Deletion, ListParams, Patch, PatchParams, PostParams, Watch, WatchParams,
 };
-pub use clock::{Clock, Timer};
+pub use clock::Clock;
 #[cfg(feature = "kubeconfig")]
 pub use config::KubeconfigOptions;
 pub use config::{Config, Credentials};

@@ -387,7 +387,7 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
         }
     }
 
-    /// Lists as a stream. On any failure but of the connection it is not tried again.
+    /// Lists as a stream. After a failure that does not pass by itself, a silent server's too, the mode is pages.
     fn watch_list(&mut self) -> Result<Events<K>> {
         let reflector = self.reflector;
         let from = if self.from_latest { "" } else { &self.version };

@@ -1,11 +1,11 @@
 //! Requests as values: pure functions from what is wanted to method, path and body.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::params::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchParams};
+use crate::config::escape;
 use crate::error::{Error, Result};
 use crate::http::{Method, Request};
 use crate::object::{ApiResource, Scope};
@@ -120,11 +120,7 @@ impl Collection {
     }
 
     fn path(&self) -> String {
-        let namespace = self.namespace.as_deref().map(|namespace| {
-            let mut escaped = String::new();
-            escape(namespace, &mut escaped);
-            escaped
-        });
+        let namespace = self.namespace.as_deref().map(|namespace| escape(namespace, is_unreserved));
         self.resource.path(namespace.as_deref())
     }
 
@@ -136,7 +132,7 @@ impl Collection {
         self.check_namespace(&format!("{name:?} alone"))?;
         let mut path = self.path();
         path.push('/');
-        escape(name, &mut path);
+        path.push_str(&escape(name, is_unreserved));
         if !subresource.is_empty() {
             path.push('/');
             path.push_str(subresource);
@@ -197,7 +193,7 @@ impl Query {
         self.0.push(if self.0.is_empty() { '?' } else { '&' });
         self.0.push_str(key);
         self.0.push('=');
-        escape(value, &mut self.0);
+        self.0.push_str(&escape(value, is_unreserved));
     }
 
     /// Adds what is not empty.
@@ -219,15 +215,9 @@ impl Query {
     }
 }
 
-/// Percent-encodes all but RFC 3986's unreserved characters.
-fn escape(text: &str, into: &mut String) {
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            into.push(char::from(byte));
-        } else {
-            let _ = write!(into, "%{byte:02X}");
-        }
-    }
+/// The characters that RFC 3986 has no other use for.
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
 }
 
 #[cfg(test)]

@@ -22,9 +22,11 @@ pub(crate) use credentials::Secret;
 pub use kubeconfig::KubeconfigOptions;
 pub use pem::{ClientCertificate, Pem, TlsOptions};
 
+pub(crate) use self::url::escape;
+
+use self::url::Url;
 use crate::clock::Clock;
 use crate::error::Result;
-use url::Url;
 
 /// Looks up an environment variable; tests give their own.
 type Env<'a> = &'a dyn Fn(&str) -> Option<OsString>;
@@ -198,7 +200,8 @@ impl Config {
         self.impersonate.as_ref()
     }
 
-    /// Whether to ask for compressed answers (a kubeconfig can say `disable-compression`).
+    /// Whether to ask for compressed answers (a kubeconfig can say `disable-compression`). Without the feature `gzip`
+    /// that is never done.
     #[must_use]
     pub fn compression(&self) -> bool {
         self.compression

@@ -188,7 +188,8 @@ fn unescape(text: &str) -> Result<Vec<u8>, &'static str> {
     Ok(out)
 }
 
-fn escape(text: &str, keep: impl Fn(u8) -> bool) -> String {
+/// Percent-encodes all bytes but those to keep, which are ASCII.
+pub(crate) fn escape(text: &str, keep: impl Fn(u8) -> bool) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         if keep(byte) {

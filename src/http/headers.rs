@@ -1,10 +1,8 @@
 //! The headers that all requests of a client have alike.
 
-use std::fmt::Write as _;
-
 use ureq::http::header::{HeaderName, HeaderValue};
 
-use crate::config::{Config, Impersonate};
+use crate::config::{Config, Impersonate, escape};
 use crate::error::{Error, Result};
 
 /// Who asks, as whom to act, and that answers shall not be compressed, if the configuration says so.
@@ -27,22 +25,14 @@ pub(super) fn common(config: &Config) -> Result<Vec<(HeaderName, HeaderValue)>> 
         uid.iter().try_for_each(|uid| add("impersonate-uid", uid))?;
         groups.iter().try_for_each(|group| add("impersonate-group", group))?;
         for (key, values) in extra {
-            let name = format!("impersonate-extra-{}", escape(key));
+            let name = format!("impersonate-extra-{}", escape(key, fits_name));
             values.iter().try_for_each(|value| add(&name, value))?;
         }
     }
     Ok(headers)
 }
 
-/// Percent-encodes what a header's name cannot hold, as client-go's `headerKeyEscape` does.
-fn escape(key: &str) -> String {
-    let mut escaped = String::new();
-    for byte in key.bytes() {
-        if byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte) {
-            escaped.push(char::from(byte));
-        } else {
-            let _ = write!(escaped, "%{byte:02X}");
-        }
-    }
-    escaped
+/// What a header's name can hold unescaped, as client-go's `headerKeyEscape` has it.
+fn fits_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte)
 }

@@ -63,7 +63,7 @@ impl fmt::Debug for Request {
 
 /// The verbs of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "their names say it")]
 pub enum Method {
     Get,
     Post,
