@@ -23,7 +23,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crossbeam_channel::bounded;
-use listwatch::client::{Method, Request};
+use listwatch::client::{Method, RawRequest};
 use listwatch::config::Config;
 use listwatch::types::Pod;
 use listwatch::{
@@ -130,7 +130,7 @@ impl Bench {
     fn control(&self, path: &str) -> String {
         self.client
             .with_timeout(Duration::from_secs(300))
-            .request_text(&Request::new(Method::Get, format!("/bench/{path}")))
+            .request_text(&RawRequest::new(Method::Get, format!("/bench/{path}")))
             .unwrap()
     }
 

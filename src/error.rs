@@ -48,6 +48,7 @@ pub(crate) enum Kind {
 
 /// The object that an error of decoding is about: JSON that does not fit the type.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Unfit {
     /// Its kind.
     pub kind: String,

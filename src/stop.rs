@@ -90,7 +90,8 @@ impl Stop {
         let _ = self.0.signal.recv();
     }
 
-    /// A channel that never carries a message and is disconnected by [`stop`](Stop::stop): for `select!`.
+    /// A channel that never carries a message and is disconnected by [`stop`](Stop::stop): for `select!`. So
+    /// crossbeam-channel 0.5 is part of this API.
     pub fn signal(&self) -> &Receiver<()> {
         &self.0.signal
     }

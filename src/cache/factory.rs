@@ -28,12 +28,12 @@ struct Options {
     fields: String,
     mode: ListMode,
     resync: Option<Duration>,
+    resyncs: HashMap<TypeId, Duration>,
 }
 
 #[derive(Default)]
 struct State {
     informers: Vec<Entry>,
-    resyncs: HashMap<TypeId, Duration>,
 }
 
 impl State {
@@ -128,9 +128,9 @@ impl InformerFactory {
 
     /// The same for one type.
     #[must_use]
-    pub fn resync_for<K: Resource>(self, period: Duration) -> Self {
-        self.lock().resyncs.insert(TypeId::of::<K>(), period);
-        self
+    pub fn resync_for<K: Resource>(mut self, period: Duration) -> Self {
+        self.options.resyncs.insert(TypeId::of::<K>(), period);
+        self.afresh()
     }
 
     /// A factory of the same options, with no informers yet.
@@ -140,8 +140,7 @@ impl InformerFactory {
 
     /// Informers made before with other options stay with the factory that made them.
     fn afresh(mut self) -> Self {
-        let resyncs = self.lock().resyncs.clone();
-        self.shared = Arc::new(Mutex::new(State { informers: Vec::new(), resyncs }));
+        self.shared = Arc::default();
         self
     }
 
@@ -165,7 +164,7 @@ impl InformerFactory {
         if let Some(informer) = state.known(&of) {
             return informer;
         }
-        let resync = state.resyncs.get(&of.0).copied().or(self.options.resync);
+        let resync = self.options.resyncs.get(&of.0).copied().or(self.options.resync);
         let informer = self.builder::<K>(resource, resync).into_informer();
         let shared = Arc::new(informer.clone());
         state.informers.push(Entry { of, informer: Box::new(informer.clone()), shared });
@@ -183,7 +182,7 @@ impl InformerFactory {
             Some(namespace) => Api::<K>::namespaced_with(&self.client, namespace, resource),
             None => Api::<K>::all_with(&self.client, resource),
         };
-        let builder = Informer::builder(api).clock(self.client.clock().clone());
+        let builder = Informer::builder(api);
         let builder = builder.mode(*mode).labels(labels).fields(fields);
         match resync {
             Some(period) => builder.resync(period),

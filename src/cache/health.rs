@@ -5,6 +5,7 @@ use crate::error::Error;
 
 /// What an informer does at this moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Activity {
     /// It has not been started.
     Idle,
@@ -23,6 +24,7 @@ pub enum Activity {
 
 /// How an informer fares: a snapshot.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Health {
     /// What it does now.
     pub activity: Activity,

@@ -91,7 +91,6 @@ struct Distribute<K> {
 /// Makes an [`Informer`] that needs no factory.
 pub struct InformerBuilder<K> {
     reflector: Reflector<K>,
-    clock: Clock,
     store: (Store<K>, StoreWriter<K>),
     resync: Option<Duration>,
     index_error: Option<Error>,
@@ -124,13 +123,7 @@ impl<K: Resource> Informer<K> {
     /// An informer of what can be listed and watched here.
     pub fn builder(source: impl ListWatch<K>) -> InformerBuilder<K> {
         let reflector = Reflector::new(source);
-        InformerBuilder {
-            reflector,
-            clock: Clock::system(),
-            store: Store::new(),
-            resync: None,
-            index_error: None,
-        }
+        InformerBuilder { reflector, store: Store::new(), resync: None, index_error: None }
     }
 
     /// Starts reading and telling, until stopped. Does nothing if it was started already.
@@ -419,11 +412,10 @@ impl Resyncs {
 }
 
 impl<K: Resource> InformerBuilder<K> {
-    /// Where its time comes from.
+    /// Where its time comes from, if not from where its source's does.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
-        self.reflector = self.reflector.clock(clock.clone());
-        self.clock = clock;
+        self.reflector = self.reflector.clock(clock);
         self
     }
 
@@ -495,13 +487,13 @@ impl<K: Resource> InformerBuilder<K> {
     }
 
     pub(super) fn into_informer(self) -> Informer<K> {
-        let Self { reflector, clock, store: (store, writer), resync, .. } = self;
+        let Self { reflector, store: (store, writer), resync, .. } = self;
         let distribute =
             Distribute { writer: Some(writer), listeners: Vec::new(), named: 0, threads: Vec::new() };
         Informer {
             shared: Arc::new(Shared {
+                clock: reflector.time().clone(),
                 reflector,
-                clock,
                 store,
                 fifo: Fifo::bounded(FIFO_CAPACITY),
                 wake: bounded(1),

@@ -1,4 +1,5 @@
 use crate::client::{Api, ListParams, WatchParams};
+use crate::clock::Clock;
 use crate::error::Result;
 use crate::object::{ListMeta, Resource};
 use crate::stop::Stop;
@@ -27,6 +28,11 @@ pub trait ListWatch<K>: Send + Sync + 'static {
     /// If the watch cannot be had.
     fn watch(&self, params: &WatchParams, stop: &Stop) -> Result<Events<K>>;
 
+    /// Where its time comes from, which is then the clock of a reflector or informer of it.
+    fn clock(&self) -> Clock {
+        Clock::system()
+    }
+
     /// What is listed and watched, for logs and errors: `pods in "default"`.
     fn describe(&self) -> String;
 }
@@ -43,6 +49,10 @@ impl<K: Resource> ListWatch<K> for Api<K> {
 
     fn watch(&self, params: &WatchParams, stop: &Stop) -> Result<Events<K>> {
         Ok(Box::new(Api::watch(self, params, stop)?))
+    }
+
+    fn clock(&self) -> Clock {
+        self.client().clock().clone()
     }
 
     fn describe(&self) -> String {

@@ -20,6 +20,7 @@ use crate::wire::{Bookmark, WatchEvent};
 
 /// How the present state is had, before changes to it are watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ListMode {
     /// A consistent list in pages of so many objects. Works everywhere, and needs the memory of little more than one
     /// object beside the cache.
@@ -150,8 +151,8 @@ impl<K: Resource> Reflector<K> {
     pub(super) fn with_source(source: Arc<dyn ListWatch<K>>) -> Self {
         Self {
             name: source.describe(),
+            clock: source.clock(),
             source,
-            clock: Clock::system(),
             mode: ListMode::default(),
             labels: String::new(),
             fields: String::new(),
@@ -161,7 +162,7 @@ impl<K: Resource> Reflector<K> {
         }
     }
 
-    /// Where its time comes from.
+    /// Where its time comes from, if not from where its source's does.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
@@ -215,6 +216,10 @@ impl<K: Resource> Reflector<K> {
     #[must_use]
     pub fn health(&self) -> Health {
         self.vitals.snapshot()
+    }
+
+    pub(super) fn time(&self) -> &Clock {
+        &self.clock
     }
 
     pub(super) fn describe(&self) -> &str {

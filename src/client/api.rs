@@ -8,7 +8,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{
-    Client, Collection, DeleteParams, ListParams, Patch, PatchParams, PostParams, Request, Watch, WatchParams,
+    Client, Collection, DeleteParams, ListParams, Patch, PatchParams, PostParams, RawRequest, Watch,
+    WatchParams,
 };
 use crate::backoff::Jitter;
 use crate::error::{Error, OptionalExt, Result};
@@ -304,7 +305,7 @@ impl<K: Resource> Api<K> {
         }
     }
 
-    fn send(&self, verb: &str, name: &str, request: Result<Request>) -> Result<K> {
+    fn send(&self, verb: &str, name: &str, request: Result<RawRequest>) -> Result<K> {
         let answer = request.and_then(|request| self.client.call(&request));
         answer
             .and_then(|bytes| wire::decode_object(&bytes, &self.expect()))
@@ -316,7 +317,7 @@ impl<K: Resource> Api<K> {
         verb: &str,
         name: &str,
         subresource: &str,
-        request: Result<Request>,
+        request: Result<RawRequest>,
     ) -> Result<T> {
         request
             .and_then(|request| self.client.request(&request))

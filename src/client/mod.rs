@@ -18,7 +18,7 @@ pub use self::params::{
     VersionMatch, WatchParams,
 };
 pub use self::watch::Watch;
-pub use crate::http::{Method, Request};
+pub use crate::http::{Method, RawRequest};
 
 pub(crate) use self::request::Collection;
 
@@ -98,7 +98,7 @@ impl Client {
     ///
     /// # Errors
     /// If there is no answer, it is a refusal, or it does not fit `T`.
-    pub fn request<T: DeserializeOwned>(&self, request: &Request) -> Result<T> {
+    pub fn request<T: DeserializeOwned>(&self, request: &RawRequest) -> Result<T> {
         let bytes = self.call(request)?;
         serde_json::from_slice(&bytes).map_err(|e| {
             Error::decode(format!("{} {}: unexpected answer", request.method, request.path)).with_source(e)
@@ -109,7 +109,7 @@ impl Client {
     ///
     /// # Errors
     /// If there is no answer, it is a refusal, or it is not UTF-8.
-    pub fn request_text(&self, request: &Request) -> Result<String> {
+    pub fn request_text(&self, request: &RawRequest) -> Result<String> {
         String::from_utf8(self.call(request)?).map_err(|e| {
             Error::decode(format!("{} {}: the answer is no text", request.method, request.path))
                 .with_source(e)
@@ -117,7 +117,7 @@ impl Client {
     }
 
     /// Sends a request and reads its answer.
-    pub(crate) fn call(&self, request: &Request) -> Result<Vec<u8>> {
+    pub(crate) fn call(&self, request: &RawRequest) -> Result<Vec<u8>> {
         self.http
             .send(request, Limits::Total(self.timeout), &self.stop)
             .and_then(|answer| self.accept(answer))
@@ -135,13 +135,18 @@ impl Client {
     }
 
     /// Sends a request whose answer may be long, and is read as it comes.
-    pub(crate) fn stream(&self, request: &Request, stop: &Stop) -> Result<Response> {
+    pub(crate) fn stream(&self, request: &RawRequest, stop: &Stop) -> Result<Response> {
         let limits = Limits::Stream { head: self.timeout, silence: self.timeout };
         self.http.send(request, limits, stop).and_then(|answer| self.accept(answer))
     }
 
     /// Opens a watch, on a connection of its own.
-    pub(crate) fn open_watch(&self, request: &Request, silence: Duration, stop: &Stop) -> Result<Response> {
+    pub(crate) fn open_watch(
+        &self,
+        request: &RawRequest,
+        silence: Duration,
+        stop: &Stop,
+    ) -> Result<Response> {
         let head = self.timeout.min(silence);
         self.http
             .open_watch(request, Limits::Stream { head, silence }, stop)

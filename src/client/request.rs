@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use super::params::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchParams};
 use crate::config::escape;
 use crate::error::{Error, Result};
-use crate::http::{Method, Request};
+use crate::http::{Method, RawRequest};
 use crate::object::{ApiResource, Scope};
 
 const JSON: &str = "application/json";
 
-impl Request {
+impl RawRequest {
     /// A request for `path`, percent-encoded, with its query: `/apis/metrics.k8s.io/v1beta1/nodes`.
     #[must_use]
     pub fn new(method: Method, path: impl Into<String>) -> Self {
@@ -44,22 +44,22 @@ pub(crate) struct Collection {
 }
 
 impl Collection {
-    pub(crate) fn get(&self, name: &str, subresource: &str) -> Result<Request> {
-        Ok(Request::new(Method::Get, self.object(name, subresource)?))
+    pub(crate) fn get(&self, name: &str, subresource: &str) -> Result<RawRequest> {
+        Ok(RawRequest::new(Method::Get, self.object(name, subresource)?))
     }
 
-    pub(crate) fn list(&self, params: &ListParams) -> Request {
-        Request::new(Method::Get, self.with_query(&params.query()))
+    pub(crate) fn list(&self, params: &ListParams) -> RawRequest {
+        RawRequest::new(Method::Get, self.with_query(&params.query()))
     }
 
     /// `timeout` is for the server, in whole seconds.
-    pub(crate) fn watch(&self, params: &WatchParams, timeout: Duration) -> Request {
-        Request::new(Method::Get, self.with_query(&params.query(timeout)))
+    pub(crate) fn watch(&self, params: &WatchParams, timeout: Duration) -> RawRequest {
+        RawRequest::new(Method::Get, self.with_query(&params.query(timeout)))
     }
 
-    pub(crate) fn create(&self, params: &PostParams, object: &impl Serialize) -> Result<Request> {
+    pub(crate) fn create(&self, params: &PostParams, object: &impl Serialize) -> Result<RawRequest> {
         self.check_namespace("an object without a namespace")?;
-        let mut request = Request::new(Method::Post, self.with_query(&params.query()));
+        let mut request = RawRequest::new(Method::Post, self.with_query(&params.query()));
         request.body = self.typed(object)?;
         Ok(request)
     }
@@ -70,9 +70,9 @@ impl Collection {
         subresource: &str,
         params: &PostParams,
         body: &impl Serialize,
-    ) -> Result<Request> {
+    ) -> Result<RawRequest> {
         let path = self.object(name, subresource)?;
-        Request::new(Method::Post, params.query().append_to(path)).json(body)
+        RawRequest::new(Method::Post, params.query().append_to(path)).json(body)
     }
 
     pub(crate) fn replace(
@@ -81,9 +81,9 @@ impl Collection {
         subresource: &str,
         params: &PostParams,
         object: &impl Serialize,
-    ) -> Result<Request> {
+    ) -> Result<RawRequest> {
         let path = self.object(name, subresource)?;
-        let mut request = Request::new(Method::Put, params.query().append_to(path));
+        let mut request = RawRequest::new(Method::Put, params.query().append_to(path));
         request.body =
             if matches!(subresource, "" | "status") { self.typed(object)? } else { to_json(object)? };
         Ok(request)
@@ -95,7 +95,7 @@ impl Collection {
         subresource: &str,
         params: &PatchParams,
         patch: &Patch<P>,
-    ) -> Result<Request> {
+    ) -> Result<RawRequest> {
         let path = self.object(name, subresource)?;
         let body = match patch {
             Patch::Apply(object) => {
@@ -104,15 +104,15 @@ impl Collection {
             }
             Patch::Json(p) | Patch::Merge(p) | Patch::Strategic(p) => to_json(p)?,
         };
-        Ok(Request::new(Method::Patch, params.query().append_to(path)).body(patch.content_type(), body))
+        Ok(RawRequest::new(Method::Patch, params.query().append_to(path)).body(patch.content_type(), body))
     }
 
-    pub(crate) fn delete(&self, name: &str, params: &DeleteParams) -> Result<Request> {
-        Request::new(Method::Delete, self.object(name, "")?).json(params)
+    pub(crate) fn delete(&self, name: &str, params: &DeleteParams) -> Result<RawRequest> {
+        RawRequest::new(Method::Delete, self.object(name, "")?).json(params)
     }
 
-    pub(crate) fn delete_collection(&self, params: &DeleteParams, list: &ListParams) -> Result<Request> {
-        Request::new(Method::Delete, self.with_query(&list.query())).json(params)
+    pub(crate) fn delete_collection(&self, params: &DeleteParams, list: &ListParams) -> Result<RawRequest> {
+        RawRequest::new(Method::Delete, self.with_query(&list.query())).json(params)
     }
 
     fn with_query(&self, query: &Query) -> String {

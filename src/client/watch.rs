@@ -82,7 +82,7 @@ mod tests {
     use crossbeam_channel::{Receiver, bounded};
 
     use super::*;
-    use crate::client::{Client, Method, Request};
+    use crate::client::{Client, Method, RawRequest};
     use crate::config::Config;
     use crate::object::Object;
 
@@ -103,7 +103,7 @@ mod tests {
         };
         thread::Builder::new().spawn(serve).unwrap();
         let (stop, client) = (Stop::new(), Client::new(Config::new(&url).unwrap()).unwrap());
-        let answer = client.open_watch(&Request::new(Method::Get, "/"), LONG, &stop).unwrap();
+        let answer = client.open_watch(&RawRequest::new(Method::Get, "/"), LONG, &stop).unwrap();
         Watch::new(answer, Expect::default(), Some(INITIAL), stop)
     }
 

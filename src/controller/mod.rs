@@ -177,7 +177,7 @@ impl<K: Resource> Controller<K> {
         self
     }
 
-    /// Runs until stopped: lists, then works on every object, then on what changes.
+    /// Runs until stopped, by this stop or that of its client: lists, then works on every object, then on what changes.
     ///
     /// Blocks its thread. Once stopped it returns when the calls of `reconcile` that run have returned; all threads
     /// have ended then. May be called again, for example with each term of a leader.
@@ -190,6 +190,8 @@ impl<K: Resource> Controller<K> {
         reconcile: impl Fn(&Request<K>) -> Result<Action, E> + Send + Sync + 'static,
     ) -> Result<()> {
         let term = stop.child();
+        let both = term.clone();
+        let _client = self.client.stop().on_stop(move || both.stop());
         let factory = self.factory.anew();
         let limiter =
             self.limiter.as_ref().map_or_else(|| Box::new(RateLimiter::default()) as _, |make| make());
@@ -198,7 +200,7 @@ impl<K: Resource> Controller<K> {
         term.stop();
         factory.join();
         match done {
-            Err(e) if e.is_stopped() && stop.is_stopped() => Ok(()),
+            Err(e) if e.is_stopped() && (stop.is_stopped() || self.client.stop().is_stopped()) => Ok(()),
             done => done,
         }
     }

@@ -44,7 +44,7 @@ const LONGEST_TIME: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// A request, without what belongs to the connection: server, credentials, `User-Agent`.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Request {
+pub struct RawRequest {
     pub(crate) method: Method,
     /// Path and query, percent-encoded.
     pub(crate) path: String,
@@ -55,7 +55,7 @@ pub struct Request {
 }
 
 /// Without the body, which may hold secrets.
-impl fmt::Debug for Request {
+impl fmt::Debug for RawRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} with {} bytes", self.method, self.path, self.body.len())
     }
@@ -131,7 +131,7 @@ impl Http {
     /// read anew, as the server has not acted on it.
     ///
     /// A stop ends it within a moment, as do the limits.
-    pub(crate) fn send(&self, request: &Request, limits: Limits, stop: &Stop) -> Result<Response> {
+    pub(crate) fn send(&self, request: &RawRequest, limits: Limits, stop: &Stop) -> Result<Response> {
         let mut answer = self.send_once(&self.calls, request, limits, stop);
         if let (Err(e), Method::Get) = (&answer, request.method) {
             if e.is_io() {
@@ -143,7 +143,7 @@ impl Http {
     }
 
     /// The same on a connection of its own, never compressed.
-    pub(crate) fn open_watch(&self, request: &Request, limits: Limits, stop: &Stop) -> Result<Response> {
+    pub(crate) fn open_watch(&self, request: &RawRequest, limits: Limits, stop: &Stop) -> Result<Response> {
         let answer = self.send_once(&self.watches, request, limits, stop);
         self.authorized(answer, || self.send_once(&self.watches, request, limits, stop))
     }
@@ -169,7 +169,7 @@ impl Http {
     fn send_once(
         &self,
         agent: &ureq::Agent,
-        request: &Request,
+        request: &RawRequest,
         limits: Limits,
         stop: &Stop,
     ) -> Result<Response> {
@@ -196,7 +196,7 @@ impl Http {
         }
     }
 
-    fn prepare(&self, agent: &ureq::Agent, request: &Request, limits: Limits) -> Result<Prepared> {
+    fn prepare(&self, agent: &ureq::Agent, request: &RawRequest, limits: Limits) -> Result<Prepared> {
         // Without it the path would become part of the server's name, and the credentials would go to another.
         if !request.path.starts_with('/') {
             return Err(Error::invalid(format!("the path {:?} does not start with a slash", request.path)));

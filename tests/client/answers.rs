@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use listwatch::client::{Method, Request};
+use listwatch::client::{Method, RawRequest};
 use listwatch::types::ConfigMap;
 use listwatch::{
     Api, Client, Credentials, DeleteParams, Deletion, Error, ListParams, PostParams, Stop, WatchEvent,
@@ -347,7 +347,7 @@ fn an_answer_that_is_no_json_or_another_kind_is_an_error_of_decoding() {
         let error = api.get(name).unwrap_err();
         assert!(error.is_decode() && error.to_string().starts_with("get configmaps ns/"), "{error}");
     }
-    let login = Request::new(Method::Get, "/login");
+    let login = RawRequest::new(Method::Get, "/login");
     assert!(client.request::<ConfigMap>(&login).unwrap_err().is_decode());
     assert_eq!(client.request_text(&login).unwrap(), "<html>Please log in</html>");
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use listwatch::client::{FieldValidation, Method, Request};
+use listwatch::client::{FieldValidation, Method, RawRequest};
 use listwatch::config::Impersonate;
 use listwatch::types::{ConfigMap, Lease};
 use listwatch::{
@@ -257,12 +257,12 @@ fn an_object_is_created_in_its_own_namespace() {
 fn any_request_can_be_sent() {
     let server = server();
     let client = client(&server.url());
-    let request = Request::new(Method::Post, "/apis/x?y=z").json(&json!({"a": 1})).unwrap();
+    let request = RawRequest::new(Method::Post, "/apis/x?y=z").json(&json!({"a": 1})).unwrap();
     assert!(client.request_text(&request).unwrap().contains("ConfigMap"));
     let seen = server.next();
     assert_eq!((&*seen.line, &*seen.body), ("POST /apis/x?y=z", r#"{"a":1}"#));
     // A POST without a body still says how long it is.
-    let _: Object = client.request(&Request::new(Method::Post, "/apis/x")).unwrap();
+    let _: Object = client.request(&RawRequest::new(Method::Post, "/apis/x")).unwrap();
     let seen = server.next();
     assert_eq!((seen.header("content-length"), seen.header("content-type")), ("0", ""));
 }
@@ -316,7 +316,7 @@ fn what_cannot_be_asked_for_is_told_and_goes_nowhere() {
     let client = client(&server.url());
     let elsewhere = format!("@{}/", other.url().strip_prefix("http://").unwrap());
     for path in ["", "api/v1", ".example.com/", &elsewhere, "/a b", "/a\r\nX-Evil: 1", "/\u{fc}\0"] {
-        let error = client.request_text(&Request::new(Method::Get, path)).unwrap_err();
+        let error = client.request_text(&RawRequest::new(Method::Get, path)).unwrap_err();
         assert!(error.is_invalid_argument(), "{path:?}: {error:?}");
     }
     assert_eq!((server.accepted(), other.accepted()), (0, 0));

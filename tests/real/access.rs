@@ -1,4 +1,4 @@
-use listwatch::client::{Method, Request};
+use listwatch::client::{Method, RawRequest};
 use listwatch::config::Credentials;
 use listwatch::types::ConfigMap;
 use listwatch::{Api, ApiResource, Client, Informer, ListParams, Object, PostParams, Scope, Stop};
@@ -8,7 +8,7 @@ use crate::{LONG, create, eventually, server};
 
 fn whoami(client: &Client) -> listwatch::Result<String> {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
-    let request = Request::new(Method::Post, "/apis/authentication.k8s.io/v1/selfsubjectreviews");
+    let request = RawRequest::new(Method::Post, "/apis/authentication.k8s.io/v1/selfsubjectreviews");
     let answer: serde_json::Value = client.request(&request.json(&review)?)?;
     Ok(answer["status"]["userInfo"]["username"].as_str().unwrap_or_default().to_owned())
 }
