@@ -118,7 +118,11 @@ impl Clock {
                 let left = deadline.saturating_duration_since(self.now());
                 condvar.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0
             }
-            _ => condvar.wait(guard).unwrap_or_else(PoisonError::into_inner),
+            // With a manual clock the deadline counts among those that `wait_for_timers` waits for.
+            _ => {
+                let _timer = self.timer(deadline);
+                condvar.wait(guard).unwrap_or_else(PoisonError::into_inner)
+            }
         }
     }
 

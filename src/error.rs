@@ -228,7 +228,8 @@ impl Error {
 
 impl From<Status> for Error {
     fn from(status: Status) -> Self {
-        let mut error = Self::new(Kind::Api, status.to_string());
+        // A conflict of an apply has a line for each field.
+        let mut error = Self::new(Kind::Api, status.to_string().replace('\n', " "));
         error.0.status = Some(Box::new(status));
         error
     }

@@ -131,7 +131,8 @@ impl ApiServer {
         })
     }
 
-    /// A kubeconfig file for it, with the namespace `default`. It is removed with the server.
+    /// A kubeconfig file for it, with the namespace `default`. It is removed when the server is
+    /// dropped; a process that is killed leaves it.
     ///
     /// # Errors
     /// If the file cannot be written into the directory for temporary files.

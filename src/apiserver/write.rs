@@ -61,6 +61,7 @@ pub(super) fn post(call: &Call<'_>, request: &Request) -> Outcome<Response> {
 pub(super) fn put(call: &Call<'_>, request: &Request) -> Outcome<Response> {
     let (view, options) = (View::of(request)?, Options::of(request)?);
     let body = decode(&call.kind, request)?;
+    check_url_name(call, &body)?;
     let mut state = call.server.state();
     let old =
         state.get(&call.kind.table, &call.key()).ok_or_else(|| Failure::not_found(&call.kind, &call.name))?;
@@ -74,6 +75,20 @@ pub(super) fn put(call: &Call<'_>, request: &Request) -> Outcome<Response> {
     let now = call.server.now();
     drop(state);
     Ok(Response::json(200, view.object(&call.kind, &object, now)))
+}
+
+/// A body that is put under a name must say so.
+pub(super) fn check_url_name(call: &Call<'_>, body: &Value) -> Outcome<()> {
+    let (said, asked) = (text(body, "/metadata/name"), &call.name);
+    if said == *asked {
+        return Ok(());
+    }
+    Err(Failure::bad_request(match said.is_empty() {
+        true => {
+            format!("the name of the object ({asked} based on URL) was undeterminable: name must be provided")
+        }
+        false => format!("the name of the object ({said}) does not match the name on the URL ({asked})"),
+    }))
 }
 
 /// The object in a request's body, without apiVersion and kind, which are checked.

@@ -145,19 +145,16 @@ impl InformerFactory {
     }
 
     /// The informer of a type.
-    #[must_use]
     pub fn informer<K: StaticResource>(&self) -> Informer<K> {
         self.informer_with(&K::api_resource())
     }
 
     /// The informer of a kind known at run time, of whole objects.
-    #[must_use]
     pub fn informer_for(&self, resource: &ApiResource) -> Informer<Object> {
         self.informer_with(resource)
     }
 
     /// The informer of a type that is not bound to one kind.
-    #[must_use]
     pub fn informer_with<K: Resource>(&self, resource: &ApiResource) -> Informer<K> {
         let of = (TypeId::of::<K>(), resource.clone());
         let mut state = self.lock();

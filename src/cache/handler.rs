@@ -58,7 +58,7 @@ pub struct Handlers<K> {
 }
 
 impl<K> Handlers<K> {
-    /// A handler that does nothing.
+    /// A handler that does nothing. Name the type, `Handlers::<Pod>::new()`, so that the closures' arguments are known.
     #[must_use]
     pub fn new() -> Self {
         Self { on_add: None, on_update: None, on_delete: None, filter: None }

@@ -42,7 +42,7 @@ impl<K: StaticResource> Api<K> {
         Self::all_with(client, &K::api_resource())
     }
 
-    /// The objects in one namespace.
+    /// The objects in one namespace. A namespace that is none, such as the empty one, is an error of each request.
     #[must_use]
     pub fn namespaced(client: &Client, namespace: &str) -> Self {
         Self::namespaced_with(client, namespace, &K::api_resource())
@@ -57,7 +57,7 @@ impl<K: StaticResource> Api<K> {
 
 impl<K: Resource> Api<K> {
     /// As [`all`](Self::all) for a resource known at run time; `K` is [`Object`](crate::Object) or a projection that
-    /// fits.
+    /// fits. The place of a ready-made kind is known: `Api::<Object>::all_with(&client, &Node::api_resource())`.
     #[must_use]
     pub fn all_with(client: &Client, resource: &ApiResource) -> Self {
         let collection = Collection { resource: resource.clone(), namespace: None };
@@ -180,7 +180,7 @@ impl<K: Resource> Api<K> {
     pub fn delete_collection(&self, params: &DeleteParams, list: &ListParams) -> Result<()> {
         let answer =
             self.collection.delete_collection(params, list).and_then(|request| self.client.call(&request));
-        answer.map(drop).map_err(|e| self.explain("delete a collection", e))
+        answer.map(drop).map_err(|e| self.explain("delete a collection of", e))
     }
 
     /// Reads one object through its status subresource.
@@ -279,7 +279,8 @@ impl<K: Resource> Api<K> {
     pub fn watch(&self, params: &WatchParams, stop: &Stop) -> Result<Watch<K>> {
         let time = params.timeout.unwrap_or_else(|| Jitter::new().between(WATCH_TIME[0], WATCH_TIME[1]));
         let silence = params.silence.unwrap_or(time.saturating_add(WATCH_GRACE));
-        let answer = self.client.open_watch(&self.collection.watch(params, time), silence, stop);
+        let request = self.collection.watch(params, time);
+        let answer = request.and_then(|request| self.client.open_watch(&request, silence, stop));
         match answer {
             Ok(answer) => {
                 let initial = params.initial_events.then_some(INITIAL_SILENCE);

@@ -261,7 +261,7 @@ impl PostParams {
 #[must_use]
 pub struct PatchParams {
     post: PostParams,
-    force: bool,
+    pub(super) force: bool,
 }
 
 impl PatchParams {

@@ -48,18 +48,18 @@ impl Collection {
         Ok(RawRequest::new(Method::Get, self.object(name, subresource)?))
     }
 
-    pub(crate) fn list(&self, params: &ListParams) -> RawRequest {
-        RawRequest::new(Method::Get, self.with_query(&params.query()))
+    pub(crate) fn list(&self, params: &ListParams) -> Result<RawRequest> {
+        Ok(RawRequest::new(Method::Get, self.with_query(&params.query())?))
     }
 
     /// `timeout` is for the server, in whole seconds.
-    pub(crate) fn watch(&self, params: &WatchParams, timeout: Duration) -> RawRequest {
-        RawRequest::new(Method::Get, self.with_query(&params.query(timeout)))
+    pub(crate) fn watch(&self, params: &WatchParams, timeout: Duration) -> Result<RawRequest> {
+        Ok(RawRequest::new(Method::Get, self.with_query(&params.query(timeout))?))
     }
 
     pub(crate) fn create(&self, params: &PostParams, object: &impl Serialize) -> Result<RawRequest> {
         self.check_namespace("an object without a namespace")?;
-        let mut request = RawRequest::new(Method::Post, self.with_query(&params.query()));
+        let mut request = RawRequest::new(Method::Post, self.with_query(&params.query())?);
         request.body = self.typed(object)?;
         Ok(request)
     }
@@ -102,6 +102,9 @@ impl Collection {
                 params.check_apply()?;
                 self.typed(object)?
             }
+            Patch::Json(_) | Patch::Merge(_) | Patch::Strategic(_) if params.force => {
+                return Err(Error::invalid("only an apply can be forced"));
+            }
             Patch::Json(p) | Patch::Merge(p) | Patch::Strategic(p) => to_json(p)?,
         };
         Ok(RawRequest::new(Method::Patch, params.query().append_to(path)).body(patch.content_type(), body))
@@ -112,16 +115,22 @@ impl Collection {
     }
 
     pub(crate) fn delete_collection(&self, params: &DeleteParams, list: &ListParams) -> Result<RawRequest> {
-        RawRequest::new(Method::Delete, self.with_query(&list.query())).json(params)
+        RawRequest::new(Method::Delete, self.with_query(&list.query())?).json(params)
     }
 
-    fn with_query(&self, query: &Query) -> String {
-        query.append_to(self.path())
+    fn with_query(&self, query: &Query) -> Result<String> {
+        Ok(query.append_to(self.path()?))
     }
 
-    fn path(&self) -> String {
-        let namespace = self.namespace.as_deref().map(|namespace| escape(namespace, is_unreserved));
-        self.resource.path(namespace.as_deref())
+    /// The path of all objects. A namespace that is none is refused: the server would take an empty one for all, and
+    /// answer a bad one with an empty list.
+    fn path(&self) -> Result<String> {
+        match &self.namespace {
+            Some(namespace) if !is_label(namespace) => {
+                Err(Error::invalid(format!("{namespace:?} is no name of a namespace")))
+            }
+            namespace => Ok(self.resource.path(namespace.as_deref())),
+        }
     }
 
     /// The path of one object or a part of it.
@@ -130,7 +139,7 @@ impl Collection {
             return Err(Error::invalid(format!("{name:?} is no name of an object")));
         }
         self.check_namespace(&format!("{name:?} alone"))?;
-        let mut path = self.path();
+        let mut path = self.path()?;
         path.push('/');
         path.push_str(&escape(name, is_unreserved));
         if !subresource.is_empty() {
@@ -182,6 +191,15 @@ impl Collection {
 
 pub(super) fn to_json(value: &impl Serialize) -> Result<Vec<u8>> {
     serde_json::to_vec(value).map_err(|e| Error::invalid("cannot be written as JSON").with_source(e))
+}
+
+/// Whether it is a label of RFC 1123, as names of namespaces are.
+fn is_label(name: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=63).contains(&name.len())
+        && name.bytes().all(inner)
+        && !name.starts_with('-')
+        && !name.ends_with('-')
 }
 
 /// A query string as it grows.
@@ -239,18 +257,14 @@ mod tests {
     fn paths_and_queries() {
         let list = ListParams::default().labels("app in (a,b)").fields("spec.nodeName=n").limit(500);
         assert_eq!(
-            pods(None).list(&list).path,
+            pods(None).list(&list).unwrap().path,
             "/api/v1/pods?labelSelector=app%20in%20%28a%2Cb%29&fieldSelector=spec.nodeName%3Dn&limit=500"
         );
         assert_eq!(pods(Some("ns")).get("web-0", "").unwrap().path, "/api/v1/namespaces/ns/pods/web-0");
-        assert_eq!(
-            pods(Some("a/../b?")).list(&ListParams::default()).path,
-            "/api/v1/namespaces/a%2F..%2Fb%3F/pods"
-        );
         assert_eq!(nodes().get("n:1", "status").unwrap().path, "/api/v1/nodes/n%3A1/status");
         let watch = WatchParams::default().resource_version("7");
         assert_eq!(
-            pods(Some("ns")).watch(&watch, Duration::from_secs(200)).path,
+            pods(Some("ns")).watch(&watch, Duration::from_secs(200)).unwrap().path,
             "/api/v1/namespaces/ns/pods?watch=true&resourceVersion=7&allowWatchBookmarks=true&timeoutSeconds=200"
         );
     }
@@ -264,6 +278,10 @@ mod tests {
         assert!(error.is_invalid_argument() && error.to_string().contains("pods live in namespaces"));
         let homeless = pods(None).create(&PostParams::default(), &json!({"metadata": {"name": "web-0"}}));
         assert!(homeless.unwrap_err().is_invalid_argument());
+        for namespace in ["", "..", "Not A Name", "a/b", "-a"] {
+            let refused = pods(Some(namespace)).list(&ListParams::default()).unwrap_err();
+            assert!(refused.to_string().contains("no name of a namespace"), "{refused}");
+        }
     }
 
     #[test]

@@ -179,6 +179,9 @@ impl<K: Resource> Controller<K> {
 
     /// Runs until stopped, by this stop or that of its client: lists, then works on every object, then on what changes.
     ///
+    /// `reconcile` is best a function, `fn reconcile(foo: &Request<Foo>) -> Result<Action, MyError>`; a closure must
+    /// say what its error is. What goes wrong is logged, by the crate `log`.
+    ///
     /// Blocks its thread. Once stopped it returns when the calls of `reconcile` that run have returned; all threads
     /// have ended then. May be called again, for example with each term of a leader.
     ///

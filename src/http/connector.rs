@@ -80,6 +80,7 @@ impl TcpConnector {
         port: u16,
         deadline: Instant,
     ) -> Result<Connection, Error> {
+        let host_is_name = !details.uri.host().is_some_and(|host| ip_of(host).is_some());
         let addresses = self.look_up(host, port, deadline, &call.stop)?;
         let mut connected = Err(Error::new(Kind::Connect, "the name has no address"));
         for (at, address) in addresses.iter().enumerate() {
@@ -87,6 +88,9 @@ impl TcpConnector {
             let left = deadline.saturating_duration_since(self.clock.now());
             let limit = if at + 1 < addresses.len() { left / 2 } else { left };
             connected = dial(*address, limit, call);
+            if host_is_name {
+                connected = connected.map_err(|e| e.context(address.to_string()));
+            }
             if connected.is_ok() || call.stop.is_stopped() {
                 break;
             }
@@ -117,12 +121,11 @@ impl TcpConnector {
         deadline: Instant,
         stop: &Stop,
     ) -> Result<Vec<SocketAddr>, Error> {
-        let bare = host.trim_start_matches('[').trim_end_matches(']');
-        if let Ok(ip) = bare.parse::<IpAddr>() {
+        if let Some(ip) = ip_of(host) {
             return Ok(vec![SocketAddr::new(ip, port)]);
         }
         let (sender, found) = bounded(1);
-        let name = bare.to_owned();
+        let name = host.to_owned();
         let failed = |e: io::Error| Error::new(Kind::Connect, "name lookup failed").with_source(e);
         thread::Builder::new()
             .name("lw-dns".into())
@@ -140,6 +143,11 @@ impl TcpConnector {
     }
 }
 
+/// The address that a host is, in brackets if it is of IPv6.
+fn ip_of(host: &str) -> Option<IpAddr> {
+    host.trim_start_matches('[').trim_end_matches(']').parse().ok()
+}
+
 fn dial(address: SocketAddr, limit: Duration, call: &Call) -> Result<Arc<Socket>, Error> {
     let open = || -> io::Result<Arc<Socket>> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
@@ -154,10 +162,8 @@ fn dial(address: SocketAddr, limit: Duration, call: &Call) -> Result<Arc<Socket>
         Ok(socket)
     };
     open().map_err(|e| match e.kind() {
-        io::ErrorKind::TimedOut => {
-            Error::new(Kind::Connect, format!("no answer from {address} within {limit:.1?}"))
-        }
-        _ => Error::new(Kind::Connect, format!("{address}")).with_source(e),
+        io::ErrorKind::TimedOut => Error::new(Kind::Connect, format!("no answer within {limit:.1?}")),
+        _ => Error::new(Kind::Connect, "no connection").with_source(e),
     })
 }
 

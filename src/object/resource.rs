@@ -210,6 +210,9 @@ macro_rules! resource {
     ($type:ty: $api_version:expr, $kind:expr, $plural:expr, cluster) => {
         $crate::resource!(@impl $type, $api_version, $kind, $plural, $crate::Scope::Cluster);
     };
+    ($type:ty: $api_version:expr, $kind:expr, $plural:expr, $($scope:tt)*) => {
+        ::core::compile_error!("the scope is `namespaced` or `cluster`, and `whole` may follow it");
+    };
     (@impl $type:ty, $api_version:expr, $kind:expr, $plural:expr, $scope:expr) => {
         impl $crate::Resource for $type {
             fn name(&self) -> &str {

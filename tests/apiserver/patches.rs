@@ -100,8 +100,7 @@ fn apply_finds_conflicts_and_force_ends_them() {
 #[test]
 fn apply_merges_keyed_lists() {
     let server = ApiServer::start().unwrap();
-    let pod =
-        |containers: Value| json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": containers}});
+    let pod = |containers: Value| json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": containers}});
     let path = |manager: &str| format!("{PODS}/p?fieldManager={manager}");
     patch(
         &server,
@@ -136,4 +135,17 @@ fn updates_of_others_are_conflicts_of_apply() {
     let conflict =
         patch(&server, &format!("{CM}/ssa?fieldManager=one"), "apply-patch", applied(json!({"a": "1"})));
     assert_eq!(conflict.expect(409)["details"]["causes"][0]["message"], "conflict with \"hand\" using v1");
+}
+
+#[test]
+fn what_is_put_under_a_name_must_say_it() {
+    let server = ApiServer::start().unwrap();
+    let map = |name: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": name});
+    let path = "/api/v1/namespaces/default/configmaps/a?fieldManager=one";
+    let nameless = patch(&server, path, "apply-patch", map(json!({}))).expect(400);
+    assert!(nameless["message"].as_str().unwrap().contains("name must be provided"), "{nameless}");
+    let other = patch(&server, path, "apply-patch", map(json!({"name": "b"}))).expect(400);
+    assert!(other["message"].as_str().unwrap().contains("does not match the name on the URL (a)"), "{other}");
+    let forced = patch(&server, &format!("{path}&force=true"), "merge-patch", json!({})).expect(422);
+    assert!(forced["message"].as_str().unwrap().contains("may not be specified for non-apply"), "{forced}");
 }

@@ -12,7 +12,7 @@ use super::super::routes::Call;
 use super::super::shape::{ListShape, Shape, key_of};
 use super::super::store::{Object, State};
 use super::super::tree::{Tree, metadata, text};
-use super::super::write::{Options, create, strip_type, update};
+use super::super::write::{Options, check_url_name, create, strip_type, update};
 
 /// Applies a configuration; creates the object if there is none.
 pub(super) fn apply(
@@ -37,13 +37,7 @@ pub(super) fn apply(
     if config.pointer("/metadata/managedFields").is_some_and(|m| m.as_array().is_none_or(|m| !m.is_empty())) {
         return Err(Failure::bad_request("metadata.managedFields must be nil"));
     }
-    let name = text(&config, "/metadata/name");
-    if !name.is_empty() && name != call.name {
-        return Err(Failure::bad_request(format!(
-            "the name of the object ({name}) does not match the name on the URL ({})",
-            call.name
-        )));
-    }
+    check_url_name(call, &config)?;
     let meta = metadata(&mut config);
     meta.insert("name".into(), call.name.clone().into());
     without_nulls(&mut config);

@@ -7,7 +7,7 @@ mod strategic;
 
 use serde_json::Value;
 
-use super::answer::{Failure, Outcome, Response};
+use super::answer::{Cause, Failure, Outcome, Response};
 use super::fields::Operation;
 use super::http::Request;
 use super::routes::Call;
@@ -27,6 +27,10 @@ const DEEPEST: usize = 120;
 pub(super) fn patch(call: &Call<'_>, request: &Request) -> Outcome<Response> {
     let (view, options) = (View::of(request)?, Options::of(request)?);
     let media = media_of(call.kind.custom.is_some(), request)?;
+    if media != APPLY && request.query.is_true("force") {
+        let cause = Cause::forbidden("force", "may not be specified for non-apply patch");
+        return Err(Failure::invalid_options("PatchOptions", vec![cause]));
+    }
     let patch = body_of(media, request)?;
     let mut state = call.server.state();
     let (code, object) = if media == APPLY {
