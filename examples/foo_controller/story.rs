@@ -15,6 +15,8 @@ use super::support::{Session, has_flag};
 
 const CRD: &str = "foos.samplecontroller.k8s.io";
 const DEPLOYMENT: &str = "example-foo";
+/// For a user of `--serve` to paste.
+const FOO: &str = r#"{"apiVersion": "samplecontroller.k8s.io/v1alpha1", "kind": "Foo", "metadata": {"name": "mine"}, "spec": {"deploymentName": "mine", "replicas": 2}}"#;
 
 /// Creates the custom resource's definition if it is not there, and waits until the server serves it. Says whether it
 /// was created.
@@ -69,7 +71,9 @@ pub(crate) fn tell(session: &Session, stop: &Stop) -> Result<(), Error> {
         Some(server) if has_flag("--serve") => {
             println!("the definition of Foo is installed and its controller runs; try, until Ctrl-C:\n");
             println!("  export KUBECONFIG={}", server.kubeconfig()?.display());
-            println!("  kubectl get crd,deployments");
+            println!("  echo '{FOO}' | kubectl apply -f -");
+            println!("  kubectl get foos,deployments");
+            println!("  kubectl scale deployment mine --replicas=9   # and it is repaired");
             stop.wait();
             Ok(())
         }

@@ -43,6 +43,23 @@ pub enum Delta<K> {
 /// is told as a list, so that the consumer finds what was deleted between; nothing is dropped. Unlike DeltaFIFO it
 /// does not gather deltas by object: when it is full, the reader waits, and with it, through TCP, the server. Clones
 /// are the same queue.
+///
+/// An [`Informer`](super::Informer) has all of this inside. By hand, with work that may fail and is tried again:
+///
+/// ```no_run
+/// use listwatch::cache::{Delta, Fifo, Reflector};
+/// use listwatch::types::Pod;
+/// use listwatch::{Api, Client, Clock, Stop};
+///
+/// # fn save(delta: &Delta<Pod>) -> std::io::Result<()> { Ok(()) }
+/// let (stop, fifo) = (Stop::new(), Fifo::<Pod>::bounded(256));
+/// let reflector = Reflector::new(Api::<Pod>::all(&Client::try_default()?));
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| reflector.run(&stop, &mut |delta| drop(fifo.push(delta, &stop))));
+///     fifo.process(&Clock::system(), &stop, |delta| save(delta));
+/// });
+/// # Ok::<(), listwatch::Error>(())
+/// ```
 pub struct Fifo<K> {
     sender: Sender<Delta<K>>,
     receiver: Receiver<Delta<K>>,
