@@ -80,7 +80,7 @@ impl TcpConnector {
         port: u16,
         deadline: Instant,
     ) -> Result<Connection, Error> {
-        let host_is_name = !details.uri.host().is_some_and(|host| ip_of(host).is_some());
+        let host_is_name = ip_of(host).is_none();
         let addresses = self.look_up(host, port, deadline, &call.stop)?;
         let mut connected = Err(Error::new(Kind::Connect, "the name has no address"));
         for (at, address) in addresses.iter().enumerate() {

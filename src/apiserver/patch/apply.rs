@@ -11,7 +11,7 @@ use super::super::http::Request;
 use super::super::routes::Call;
 use super::super::shape::{ListShape, Shape, key_of};
 use super::super::store::{Object, State};
-use super::super::tree::{Tree, metadata, text};
+use super::super::tree::{Tree, metadata};
 use super::super::write::{Options, check_url_name, create, strip_type, update};
 
 /// Applies a configuration; creates the object if there is none.
