@@ -478,6 +478,7 @@ fn debug_of_a_secret_shows_no_value_in_kubectls_annotation_either() {
     assert!(!shown.contains("aHVudGVyMg"), "{shown}");
 }
 
+#[cfg(feature = "kubeconfig")]
 #[test]
 fn errors_of_a_kubeconfig_show_no_credential() {
     for (user, what) in [

@@ -27,6 +27,7 @@ struct Options {
     labels: String,
     fields: String,
     mode: ListMode,
+    silence: Option<Duration>,
     resync: Option<Duration>,
     resyncs: HashMap<TypeId, Duration>,
 }
@@ -119,6 +120,14 @@ impl InformerFactory {
         self.afresh()
     }
 
+    /// Within which time a dead connection is found: under four minutes by default; see
+    /// [`Reflector::silence`](super::Reflector::silence).
+    #[must_use]
+    pub fn silence(mut self, silence: Duration) -> Self {
+        self.options.silence = Some(silence);
+        self.afresh()
+    }
+
     /// Tell handlers all objects again each time this long has passed; see [`InformerBuilder::resync`].
     #[must_use]
     pub fn resync(mut self, period: Duration) -> Self {
@@ -174,13 +183,17 @@ impl InformerFactory {
     }
 
     fn builder<K: Resource>(&self, resource: &ApiResource, resync: Option<Duration>) -> InformerBuilder<K> {
-        let Options { namespace, labels, fields, mode, .. } = &self.options;
+        let Options { namespace, labels, fields, mode, silence, .. } = &self.options;
         let api = match namespace {
             Some(namespace) => Api::<K>::namespaced_with(&self.client, namespace, resource),
             None => Api::<K>::all_with(&self.client, resource),
         };
         let builder = Informer::builder(api);
         let builder = builder.mode(*mode).labels(labels).fields(fields);
+        let builder = match silence {
+            Some(silence) => builder.silence(*silence),
+            None => builder,
+        };
         match resync {
             Some(period) => builder.resync(period),
             None => builder,

@@ -440,6 +440,13 @@ impl<K: Resource> InformerBuilder<K> {
         self
     }
 
+    /// Within which time a dead connection is found; see [`Reflector::silence`].
+    #[must_use]
+    pub fn silence(mut self, silence: Duration) -> Self {
+        self.reflector = self.reflector.silence(silence);
+        self
+    }
+
     /// Tell handlers all objects again each time this long has passed. Off by default, and for zero: it finds nothing
     /// that was missed, as the server is not asked.
     #[must_use]

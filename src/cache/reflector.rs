@@ -102,6 +102,7 @@ pub struct Reflector<K> {
     mode: ListMode,
     labels: String,
     fields: String,
+    silence: Option<Duration>,
     on_error: Option<OnError>,
     transform: Option<Transform<K>>,
     vitals: Arc<Vitals>,
@@ -156,6 +157,7 @@ impl<K: Resource> Reflector<K> {
             mode: ListMode::default(),
             labels: String::new(),
             fields: String::new(),
+            silence: None,
             on_error: None,
             transform: None,
             vitals: Arc::new(Vitals::new()),
@@ -188,6 +190,17 @@ impl<K: Resource> Reflector<K> {
     #[must_use]
     pub fn fields(mut self, selector: impl ToString) -> Self {
         self.fields = selector.to_string();
+        self
+    }
+
+    /// Within which time a dead connection is found: one that is not made, brings no answer, or goes silent in a list
+    /// or a watch. Reading then goes on from where it stood, without a list. By default ten seconds for a connection,
+    /// the client's [timeout](crate::Config::timeout) for an answer and in a list, and under four minutes in a watch.
+    ///
+    /// Watches of a quiet resource last no longer than that, so a short time costs the server a request each time.
+    #[must_use]
+    pub fn silence(mut self, silence: Duration) -> Self {
+        self.silence = Some(silence);
         self
     }
 
@@ -277,11 +290,15 @@ impl<K: Resource> Reflector<K> {
     }
 
     fn list_params(&self) -> ListParams {
-        ListParams::default().labels(&self.labels).fields(&self.fields)
+        ListParams { silence: self.silence, ..ListParams::default() }
+            .labels(&self.labels)
+            .fields(&self.fields)
     }
 
     fn watch_params(&self) -> WatchParams {
-        WatchParams::default().labels(&self.labels).fields(&self.fields)
+        WatchParams { silence: self.silence, ..WatchParams::default() }
+            .labels(&self.labels)
+            .fields(&self.fields)
     }
 }
 

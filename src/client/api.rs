@@ -19,8 +19,9 @@ use crate::wire::{self, Expect};
 
 /// Between these a watch's time is drawn, unless it is given: below the 240 s after which load balancers drop a quiet
 /// connection.
-const WATCH_TIME: [Duration; 2] = [Duration::from_secs(180), Duration::from_secs(230)];
-/// How long after the server should have ended a watch the connection counts as dead.
+const WATCH_TIME: [Duration; 2] = [Duration::from_secs(180), Duration::from_secs(225)];
+/// How long after the server should have ended a watch the connection counts as dead, at the most: under four minutes
+/// from the start of a watch.
 const WATCH_GRACE: Duration = Duration::from_secs(10);
 /// How long a server may be silent before it has sent the state that it was asked for as events: one that does not
 /// know how (a proxy that drops the bookmark at its end) should be found out soon.
@@ -277,13 +278,16 @@ impl<K: Resource> Api<K> {
     /// # Errors
     /// If the server refuses, or the connection fails.
     pub fn watch(&self, params: &WatchParams, stop: &Stop) -> Result<Watch<K>> {
-        let time = params.timeout.unwrap_or_else(|| Jitter::new().between(WATCH_TIME[0], WATCH_TIME[1]));
+        let drawn = || Jitter::new().between(WATCH_TIME[0], WATCH_TIME[1]);
+        // The server ends a quiet watch in time not to be taken for dead.
+        let before = |silence: Duration| silence - WATCH_GRACE.min(silence / 4);
+        let time = params.timeout.unwrap_or_else(|| params.silence.map_or_else(drawn, before));
         let silence = params.silence.unwrap_or(time.saturating_add(WATCH_GRACE));
         let request = self.collection.watch(params, time);
         let answer = request.and_then(|request| self.client.open_watch(&request, silence, stop));
         match answer {
             Ok(answer) => {
-                let initial = params.initial_events.then_some(INITIAL_SILENCE);
+                let initial = params.initial_events.then_some(INITIAL_SILENCE.min(silence));
                 Ok(Watch::new(answer, self.expect(), initial, stop.clone()))
             }
             Err(e) => Err(self.explain("watch", e)),

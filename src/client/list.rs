@@ -28,7 +28,7 @@ impl<K: Resource> Api<K> {
         mut sink: impl FnMut(Result<K>) -> Result<()>,
     ) -> Result<ListMeta> {
         let mut list = || {
-            let mut answer = self.client().stream(&self.collection().list(params)?, stop)?;
+            let mut answer = self.client().stream(&self.collection().list(params)?, params.silence, stop)?;
             let mut decoder = ListDecoder::<K>::new(self.expect());
             let mut gathered = 0;
             loop {

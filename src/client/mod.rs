@@ -135,8 +135,14 @@ impl Client {
     }
 
     /// Sends a request whose answer may be long, and is read as it comes.
-    pub(crate) fn stream(&self, request: &RawRequest, stop: &Stop) -> Result<Response> {
-        let limits = Limits::Stream { head: self.timeout, silence: self.timeout };
+    pub(crate) fn stream(
+        &self,
+        request: &RawRequest,
+        silence: Option<Duration>,
+        stop: &Stop,
+    ) -> Result<Response> {
+        let silence = silence.unwrap_or(self.timeout);
+        let limits = Limits::Stream { head: silence, silence };
         self.http.send(request, limits, stop).and_then(|answer| self.accept(answer))
     }
 

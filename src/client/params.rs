@@ -24,6 +24,8 @@ pub struct ListParams {
     pub resource_version: Option<String>,
     /// See [`version_match`](Self::version_match()).
     pub version_match: Option<VersionMatch>,
+    /// See [`silence`](Self::silence()).
+    pub silence: Option<Duration>,
 }
 
 /// How a list's resourceVersion is meant.
@@ -79,6 +81,13 @@ impl ListParams {
     /// How [`resource_version`](Self::resource_version) is meant.
     pub fn version_match(mut self, how: VersionMatch) -> Self {
         self.version_match = Some(how);
+        self
+    }
+
+    /// After how long without a byte, before the answer or within it, the connection counts as dead; by default the
+    /// client's [timeout](crate::Config::timeout).
+    pub fn silence(mut self, silence: Duration) -> Self {
+        self.silence = Some(silence);
         self
     }
 
@@ -154,15 +163,16 @@ impl WatchParams {
         self
     }
 
-    /// After how long the server ends the watch, in whole seconds; by default a random time between 180 and 230 s, so
-    /// that many clients do not come back at once, and below what load balancers allow.
+    /// After how long the server ends the watch, in whole seconds; by default a random time between 180 and 225 s, so
+    /// that many clients do not come back at once, and below what load balancers allow; or somewhat less than
+    /// [`silence`](Self::silence()), if that is given.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
     /// After how long without a byte the connection counts as dead; by default the server's timeout and 10 s, as the
-    /// server then should have ended it.
+    /// server then should have ended it. It also limits the wait for the connection and for the answer's head.
     pub fn silence(mut self, silence: Duration) -> Self {
         self.silence = Some(silence);
         self

@@ -246,8 +246,10 @@ impl Limits {
             Self::Total(total) => settings.timeout_global(Some(total.min(LONGEST_TIME))).build(),
             Self::Stream { head, silence } => {
                 let silence = Some(silence.min(LONGEST_TIME));
+                let head = Some(head.min(LONGEST_TIME));
                 settings
-                    .timeout_recv_response(Some(head.min(LONGEST_TIME)))
+                    .timeout_connect(head)
+                    .timeout_recv_response(head)
                     .timeout_per_read(silence)
                     .timeout_per_write(silence)
                     .build()

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded};
 use listwatch::types::ConfigMap;
-use listwatch::{Client, ListParams, Stop, WatchEvent, WatchParams};
+use listwatch::{Client, Clock, Handlers, Informer, ListParams, Resource, Stop, WatchEvent, WatchParams};
 
 use super::answers::TokenFile;
 use super::server::{Server, hanging, refusing};
@@ -28,7 +28,11 @@ fn a_connect_without_an_answer_ends_at_its_limit() {
     let (url, _, _sockets) = hanging();
     let client = Client::new(config(&url).with_connect_timeout(SHORT)).unwrap();
     let error = config_maps(&client).get("a").unwrap_err();
-    assert!(error.is_connect() && error.to_string().contains("no answer from 127.0.0.1"), "{error}");
+    let text = error.to_string();
+    assert!(
+        error.is_connect() && text.contains("connect to 127.0.0.1") && text.contains("no answer"),
+        "{text}"
+    );
     let error = config_maps(&client).watch(&WatchParams::default(), &Stop::new()).unwrap_err();
     assert!(error.is_connect(), "{error}");
     // The limit of the call covers connecting.
@@ -194,4 +198,57 @@ fn a_limit_may_be_nothing() {
     ] {
         assert!(error.is_timeout() || error.is_connect(), "{error:?}");
     }
+}
+
+/// Whether the connection is not made, brings no head, or goes silent at any place: one option says when that is found.
+#[test]
+fn a_dead_watch_is_found_within_the_silence_and_goes_on_without_a_list() {
+    let server = Server::start(|mut c| {
+        // The list, then a watch that dies in one way after the other, then one that lives.
+        match c.index {
+            0 => {
+                c.request();
+                let list = r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[]}"#;
+                c.json(200, list);
+            }
+            1 => drop(c.request()),
+            2 => {
+                c.request();
+                c.stream();
+            }
+            3 => {
+                c.request();
+                c.stream();
+                c.chunk(&event("ADDED", &config_map("half"))[..30]);
+            }
+            _ => {
+                c.request();
+                c.stream();
+                c.chunk(event("ADDED", &config_map("a")));
+            }
+        }
+        c.closed();
+    });
+    let (stop, clock) = (Stop::new(), Clock::manual());
+    let (seen, told) = bounded(1);
+    let informer = Informer::builder(config_maps(&client(&server.url())))
+        .clock(clock.clone())
+        .silence(SHORT * 2)
+        .build()
+        .unwrap();
+    let handler =
+        Handlers::<ConfigMap>::new().on_add(move |object, _| seen.send(object.key().to_string()).unwrap());
+    informer.add_handler(handler).unwrap();
+    informer.start(&stop).unwrap();
+    for _ in 0..3 {
+        // It has found the connection dead when it waits before the next.
+        clock.wait_for_timers(1);
+        clock.advance(Duration::from_secs(60));
+    }
+    assert_eq!(told.recv_timeout(super::SOON).unwrap(), "ns/a");
+    stop.stop();
+    informer.join();
+    let requests: Vec<_> = server.seen.try_iter().map(|seen| seen.line).collect();
+    assert_eq!(requests.iter().filter(|line| !line.contains("watch=true")).count(), 1, "{requests:?}");
+    assert!(requests[1..].iter().all(|line| line.contains("resourceVersion=7&")), "{requests:?}");
 }
