@@ -1,6 +1,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use super::reflector::ListMode;
 use crate::error::Error;
 
 /// What an informer does at this moment.
@@ -13,6 +14,8 @@ pub enum Activity {
     Listing {
         /// Objects so far.
         items: u64,
+        /// How many are to come, as the server has said with the last page; it does not with selectors.
+        remaining: Option<u64>,
     },
     /// It watches from the version it has reached.
     Watching,
@@ -28,6 +31,8 @@ pub enum Activity {
 pub struct Health {
     /// What it does now.
     pub activity: Activity,
+    /// How it lists: as it was told, or in pages where the server cannot stream.
+    pub mode: ListMode,
     /// Whether a first list has been applied.
     pub synced: bool,
     /// The version that reading has reached; empty before the first list.
@@ -38,14 +43,23 @@ pub struct Health {
     pub watches: u64,
     /// Events that were read, bookmarks among them.
     pub events: u64,
-    /// When the last event or bookmark came, or the last list was finished.
+    /// When the last event or bookmark came, or the last list was finished: for a liveness probe, with a limit above
+    /// [`silence`](super::Reflector::silence), as a quiet watch brings at least its end.
     pub last_progress: Option<Instant>,
+    /// When the last list was finished.
+    pub last_list: Option<Instant>,
+    /// When the last bookmark came.
+    pub last_bookmark: Option<Instant>,
     /// Failures so far.
     pub errors: u64,
     /// The last failure, and when it was.
     pub last_error: Option<(Instant, String)>,
     /// Objects that came in a form that does not fit the type.
     pub unfit: u64,
+    /// Deltas that wait to be applied; 0 of a bare reflector.
+    pub waiting: usize,
+    /// The handlers by name, and how many notifications wait for each; none of a bare reflector.
+    pub handlers: Vec<(String, usize)>,
 }
 
 /// Where a reflector writes down how it fares.
@@ -56,15 +70,20 @@ impl Vitals {
     pub(super) fn new() -> Self {
         Self(Mutex::new(Health {
             activity: Activity::Idle,
+            mode: ListMode::default(),
             synced: false,
             resource_version: String::new(),
             lists: 0,
             watches: 0,
             events: 0,
             last_progress: None,
+            last_list: None,
+            last_bookmark: None,
             errors: 0,
             last_error: None,
             unfit: 0,
+            waiting: 0,
+            handlers: Vec::new(),
         }))
     }
 

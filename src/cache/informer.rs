@@ -276,7 +276,10 @@ impl<K: Resource> Informer<K> {
             _ if self.shared.stop.is_stopped() => return Error::stopped().context(self.describe()),
             (Some((_, error)), _) => format!("the last of {} failures: {error}", health.errors),
             (None, Activity::Idle) => "it was not started".into(),
-            (None, Activity::Listing { items }) => format!("it is listing, {items} objects so far"),
+            (None, Activity::Listing { items, remaining: Some(more) }) => {
+                format!("it is listing, {items} objects so far and {more} to come")
+            }
+            (None, Activity::Listing { items, .. }) => format!("it is listing, {items} objects so far"),
             (None, other) => format!("it is {other:?}"),
         };
         Error::new(Kind::Timeout, format!("{} not synced after {timeout:?}: {why}", self.describe()))
@@ -285,7 +288,13 @@ impl<K: Resource> Informer<K> {
     /// How it fares: fit for a liveness probe.
     #[must_use]
     pub fn health(&self) -> Health {
-        Health { synced: self.has_synced(), ..self.shared.reflector.health() }
+        let listeners = self.shared.lock().listeners.clone();
+        Health {
+            synced: self.has_synced(),
+            waiting: self.shared.fifo.len(),
+            handlers: listeners.iter().map(|l| (l.name().to_owned(), l.depth())).collect(),
+            ..self.shared.reflector.health()
+        }
     }
 
     /// The version that the server's state has been read up to; empty before the first list.

@@ -348,7 +348,10 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
 
     /// The present state, given to the sink; in the mode of a stream, also the rest of that stream.
     fn initial(&mut self) -> Result<Option<Events<K>>> {
-        self.activity(Activity::Listing { items: 0 });
+        {
+            let mut health = self.reflector.vitals.edit();
+            (health.activity, health.mode) = (Activity::Listing { items: 0, remaining: None }, self.mode);
+        }
         match self.mode {
             ListMode::WatchList => match self.watch_list() {
                 Err(e) if self.mode != ListMode::WatchList => {
@@ -372,7 +375,7 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
             params = params.resource_version(if self.version.is_empty() { "0" } else { &self.version });
         }
         let (mut items, mut unfit) = (Vec::new(), Vec::new());
-        let mut again = true;
+        let (mut again, mut all) = (true, None::<u64>);
         loop {
             let sink = &*self.sink;
             let listed = reflector.source.list(&params, self.stop, &mut |item| {
@@ -381,7 +384,9 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
                     Err(e) => unfit.push(note_unfit(reflector, &e).ok_or(e)?),
                 }
                 if items.len() % 1000 == 0 {
-                    reflector.vitals.edit().activity = Activity::Listing { items: items.len() as u64 };
+                    let items = items.len() as u64;
+                    let remaining = all.map(|all| all.saturating_sub(items));
+                    reflector.vitals.edit().activity = Activity::Listing { items, remaining };
                 }
                 Ok(())
             });
@@ -395,7 +400,13 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
                 Ok(meta) if meta.continue_token == params.continue_token => {
                     return Err(Error::decode("the server gives the same page again"));
                 }
-                Ok(meta) => params = params.continue_token(meta.continue_token),
+                Ok(meta) => {
+                    let so_far = items.len() as u64;
+                    all = meta.remaining_item_count.map(|remaining| so_far.saturating_add(remaining));
+                    let (items, remaining) = (so_far, meta.remaining_item_count);
+                    reflector.vitals.edit().activity = Activity::Listing { items, remaining };
+                    params = params.continue_token(meta.continue_token);
+                }
                 // The state that the pages are of is gone: once more, in one piece.
                 Err(e) if e.is_expired() && !params.continue_token.is_empty() && again => {
                     debug!(target: "listwatch::cache", "{}: lists in one piece: {e}", reflector.describe());
@@ -481,7 +492,7 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
         {
             let mut health = self.reflector.vitals.edit();
             health.lists += 1;
-            health.last_progress = Some(now);
+            (health.last_progress, health.last_list) = (Some(now), Some(now));
             health.resource_version.clone_from(&version);
         }
         self.ended = !self.sink.push(Delta::Replace { items, unfit, resource_version: version });
@@ -504,6 +515,7 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
         self.activity(Activity::Watching);
         for event in events {
             let reflector = self.reflector;
+            let bookmark = matches!(event, Ok(WatchEvent::Bookmark(_)));
             let made = match event {
                 Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
                     let version = object.resource_version().to_owned();
@@ -540,7 +552,7 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
             } else if matches!(delta, Delta::Bookmark(_)) {
                 continue;
             }
-            self.progress();
+            self.progress(bookmark);
             if !self.sink.push(delta) {
                 self.ended = true;
                 return Next::End;
@@ -553,12 +565,15 @@ impl<K: Resource, S: Sink<K>> Run<'_, K, S> {
         Next::Watch
     }
 
-    fn progress(&mut self) {
+    fn progress(&mut self, bookmark: bool) {
         (self.fresh, self.stuck, self.stillborn) = (false, 0, 0);
         let now = self.reflector.clock.now();
         let mut health = self.reflector.vitals.edit();
         health.events += 1;
         health.last_progress = Some(now);
+        if bookmark {
+            health.last_bookmark = Some(now);
+        }
         health.resource_version.clone_from(&self.version);
     }
 

@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
 use listwatch::cache::{Activity, Delta};
-use listwatch::{ListMode, ListParams, WatchParams};
+use listwatch::{ListMeta, ListMode, ListParams, WatchParams};
 
 use crate::script::{Feed, Running};
-use crate::script::{broken_frame, expired, next, refused, run, run_with, status, timers};
+use crate::script::{broken_frame, expired, next, object, refused, run, run_with, status, timers};
 
 /// Each scenario runs in each mode of listing; what they share is said once, here.
 pub(crate) const MODES: [ListMode; 3] = [ListMode::Paged(2), ListMode::WatchList, ListMode::Cached];
@@ -121,6 +121,28 @@ fn pages_are_asked_for_one_after_the_other() {
     run.server.list(first().continue_token("t2")).page(&["a/e@5"], "9", "");
     run.expect(&["replace [a/a@1 a/b@2 a/c@3 a/d@4 a/e@5] at 9"]);
     run.server.watch_from("9");
+}
+
+#[test]
+fn a_long_first_list_tells_how_far_it_is() {
+    let run = run(ListMode::Paged(2));
+    let first = || ListParams::default().limit(2);
+    let items = ["a/a@1", "a/b@2"].map(|text| Ok(object(text)));
+    let (resource_version, continue_token) = ("9".into(), "t1".into());
+    let meta =
+        ListMeta { resource_version, continue_token, remaining_item_count: Some(3), ..ListMeta::default() };
+    run.server.list(first()).answer(items.into(), Ok(meta));
+    let second = run.server.list(first().continue_token("t1"));
+    let activity = run.reflector.health().activity;
+    assert!(matches!(activity, Activity::Listing { items: 2, remaining: Some(3), .. }), "{activity:?}");
+    assert_eq!(run.reflector.health().last_list, None);
+    second.page(&["a/c@3"], "9", "");
+    run.expect(&["replace [a/a@1 a/b@2 a/c@3] at 9"]);
+    let feed = run.server.watch_from("9").open();
+    feed.bookmark("11", false);
+    run.expect(&["bookmark 11"]);
+    let health = run.reflector.health();
+    assert!(health.last_list.is_some() && health.last_bookmark.is_some(), "{health:?}");
 }
 
 #[test]
