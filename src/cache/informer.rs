@@ -449,6 +449,13 @@ impl<K: Resource> InformerBuilder<K> {
         self
     }
 
+    /// Whether an object that does not fit the type keeps it from syncing; see [`Reflector::strict`].
+    #[must_use]
+    pub fn strict(mut self, strict: bool) -> Self {
+        self.reflector = self.reflector.strict(strict);
+        self
+    }
+
     /// Within which time a dead connection is found; see [`Reflector::silence`].
     #[must_use]
     pub fn silence(mut self, silence: Duration) -> Self {

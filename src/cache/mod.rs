@@ -10,6 +10,7 @@ mod list_watch;
 mod listener;
 mod lister;
 mod reflector;
+mod run;
 mod store;
 #[cfg(test)]
 mod testing;

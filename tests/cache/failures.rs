@@ -27,6 +27,20 @@ fn an_object_that_does_not_fit_is_passed_by_and_named() {
 }
 
 #[test]
+fn a_strict_list_fails_on_an_object_that_does_not_fit() {
+    let run = run_with(|reflector| reflector.mode(ListMode::Cached).strict(true));
+    let items = || vec![Ok(object("a/x@1")), Err(unfit("ADDED", "a/y", "2"))];
+    run.server
+        .list(ListParams::default().resource_version("0"))
+        .answer(items(), Ok(ListMeta { resource_version: "9".into(), ..ListMeta::default() }));
+    run.wait_out();
+    let health = run.reflector.health();
+    assert!(health.lists == 0 && health.last_error.unwrap().1.contains("a/y"));
+    run.server.list(ListParams::default().resource_version("0")).all(&["a/x@1", "a/y@3"], "10");
+    run.expect(&["replace [a/x@1 a/y@3] at 10"]);
+}
+
+#[test]
 fn an_object_of_a_list_that_does_not_fit_is_told_with_the_list() {
     let run = run(ListMode::Cached);
     let listing = run.server.list(ListParams::default().resource_version("0"));

@@ -1,0 +1,443 @@
+//! What a [`Reflector`] does: lists, then watches, then what follows each failure. A state machine with its waits.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use log::{debug, info, warn};
+
+use super::fifo::Delta;
+use super::health::Activity;
+use super::list_watch::Events;
+use super::reflector::{ListMode, Reflector, Sink};
+use super::store::is_same_version;
+use crate::backoff::Backoff;
+use crate::client::WatchParams;
+use crate::error::{Error, Result, Unfit};
+use crate::object::Resource;
+use crate::stop::Stop;
+use crate::wire::{Bookmark, WatchEvent};
+
+/// A watch that ends sooner than this is a failure, or a server that ends each at once would be asked without pause.
+const LONG_ENOUGH: Duration = Duration::from_secs(1);
+
+/// So many lists whose version has expired before anything came, and pages are too slow for this server.
+const MOST_STILLBORN: u32 = 2;
+/// So long a stream of initial events may bring nothing but changes of what it has brought.
+const LONGEST_WITHOUT_NEW: Duration = Duration::from_secs(60);
+
+/// What one run remembers.
+pub(super) struct Run<'a, K, S> {
+    reflector: &'a Reflector<K>,
+    sink: &'a mut S,
+    stop: &'a Stop,
+    backoff: Backoff,
+    mode: ListMode,
+    /// The version to go on from; empty is none.
+    version: String,
+    /// Whether nothing has come since the last list.
+    fresh: bool,
+    /// Whether a list must not ask for a version that was seen, as the server may not have it.
+    from_latest: bool,
+    /// How often in a row the server or what it sent ended a watch at this version: there it may never go on.
+    stuck: u32,
+    /// When a version was last found to be too old.
+    expired: Option<Instant>,
+    /// How many lists in a row had expired before anything came: pages that take too long.
+    stillborn: u32,
+    /// The sink has had enough.
+    ended: bool,
+}
+
+/// How a watch ended, and so what is next.
+enum Next {
+    /// Stopped, or the sink has had enough.
+    End,
+    /// Watch again from where it stood, at once.
+    Watch,
+    /// Watch again after a while.
+    WatchLater(Error),
+    /// The version is too old, or in doubt.
+    List(Error),
+}
+
+impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
+    pub(super) fn new(reflector: &'a Reflector<K>, sink: &'a mut S, stop: &'a Stop) -> Self {
+        Self {
+            reflector,
+            sink,
+            stop,
+            backoff: Backoff::new(),
+            mode: reflector.mode,
+            version: String::new(),
+            fresh: false,
+            from_latest: false,
+            stuck: 0,
+            expired: None,
+            stillborn: 0,
+            ended: false,
+        }
+    }
+
+    /// Goes on until stopped, or until the sink has had enough.
+    pub(super) fn to_the_end(mut self) {
+        loop {
+            let goes_on = catch_unwind(AssertUnwindSafe(|| self.cycle())).unwrap_or_else(|_| {
+                let panicked = Error::decode("code of the type or of the source panicked");
+                !self.fail(&panicked, "lists anew")
+            });
+            if !goes_on {
+                break;
+            }
+        }
+    }
+
+    /// One list with the watches behind it. `false` is the end.
+    fn cycle(&mut self) -> bool {
+        let mut events = match self.initial() {
+            Ok(events) => events,
+            Err(_) if self.ended || self.stop.is_stopped() => return false,
+            Err(e) => return self.note_list_failure(e),
+        };
+        loop {
+            let start = self.reflector.clock.now();
+            let next = match events.take() {
+                Some(events) => self.follow(events, start),
+                None => match self.open(self.reflector.watch_params().resource_version(&self.version)) {
+                    Ok(events) => self.follow(events, start),
+                    Err(e) => self.classify(e),
+                },
+            };
+            match next {
+                _ if self.stop.is_stopped() => return false,
+                Next::End => return false,
+                Next::Watch => {}
+                Next::WatchLater(e) => {
+                    if self.fail(&e, "watches again from where it stood") {
+                        return false;
+                    }
+                }
+                Next::List(e) => {
+                    self.from_latest = e.is_expired() || e.is_too_large_resource_version();
+                    self.stillborn = if self.fresh && e.is_expired() { self.stillborn + 1 } else { 0 };
+                    // A version that is too old is nothing unusual, unless it was that of the list, or comes again at
+                    // once.
+                    let now = self.reflector.clock.now();
+                    let rare = self.expired.is_none_or(|last| now >= last + LONG_ENOUGH);
+                    if e.is_expired() && !self.fresh && rare {
+                        self.expired = Some(now);
+                        info!(target: "listwatch::cache", "{}: lists anew: {e}", self.reflector.describe());
+                        return true;
+                    }
+                    return !self.fail(&e, "lists anew");
+                }
+            }
+        }
+    }
+
+    /// The present state, given to the sink; in the mode of a stream, also the rest of that stream.
+    fn initial(&mut self) -> Result<Option<Events<K>>> {
+        {
+            let mut health = self.reflector.vitals.edit();
+            (health.activity, health.mode) = (Activity::Listing { items: 0, remaining: None }, self.mode);
+        }
+        match self.mode {
+            ListMode::WatchList => match self.watch_list() {
+                Err(e) if self.mode != ListMode::WatchList => {
+                    info!(target: "listwatch::cache", "{}: lists in pages from now on: {e}", self.reflector.describe());
+                    self.initial()
+                }
+                listed => listed.map(Some),
+            },
+            // Pages that take longer than the server remembers are had in one piece.
+            ListMode::Paged(_) if self.stillborn >= MOST_STILLBORN => self.list(0).map(|()| None),
+            ListMode::Paged(limit) => self.list(limit).map(|()| None),
+            ListMode::Cached => self.list(0).map(|()| None),
+        }
+    }
+
+    /// Lists in pages of `limit` objects, 0 for all in one answer.
+    fn list(&mut self, limit: u32) -> Result<()> {
+        let reflector = self.reflector;
+        let mut params = reflector.list_params().limit(limit);
+        if self.mode == ListMode::Cached && !self.from_latest {
+            params = params.resource_version(if self.version.is_empty() { "0" } else { &self.version });
+        }
+        let (mut items, mut unfit) = (Vec::new(), Vec::new());
+        let (mut again, mut all) = (true, None::<u64>);
+        loop {
+            let sink = &*self.sink;
+            let listed = reflector.source.list(&params, self.stop, &mut |item| {
+                match item.and_then(|object| keep_known(reflector, sink, object)) {
+                    Ok(object) => items.push(object),
+                    Err(e) => unfit.push(note_listed(reflector, e)?),
+                }
+                if items.len() % 1000 == 0 {
+                    let items = items.len() as u64;
+                    let remaining = all.map(|all| all.saturating_sub(items));
+                    reflector.vitals.edit().activity = Activity::Listing { items, remaining };
+                }
+                Ok(())
+            });
+            match listed {
+                Ok(meta) if !is_position(&meta.resource_version) => {
+                    return Err(no_version());
+                }
+                Ok(meta) if meta.continue_token.is_empty() => {
+                    return self.replace(items, unfit, meta.resource_version);
+                }
+                Ok(meta) if meta.continue_token == params.continue_token => {
+                    return Err(Error::decode("the server gives the same page again"));
+                }
+                Ok(meta) => {
+                    let so_far = items.len() as u64;
+                    all = meta.remaining_item_count.map(|remaining| so_far.saturating_add(remaining));
+                    let (items, remaining) = (so_far, meta.remaining_item_count);
+                    reflector.vitals.edit().activity = Activity::Listing { items, remaining };
+                    params = params.continue_token(meta.continue_token);
+                }
+                // The state that the pages are of is gone: once more, in one piece.
+                Err(e) if e.is_expired() && !params.continue_token.is_empty() && again => {
+                    debug!(target: "listwatch::cache", "{}: lists in one piece: {e}", reflector.describe());
+                    params = reflector.list_params();
+                    again = false;
+                    items.clear();
+                    unfit.clear();
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Lists as a stream. After a failure that does not pass by itself, a silent server's too, the mode is pages.
+    fn watch_list(&mut self) -> Result<Events<K>> {
+        let reflector = self.reflector;
+        let from = if self.from_latest { "" } else { &self.version };
+        let params = reflector.watch_params().initial_events().resource_version(from);
+        let listed = self.open(params).and_then(|mut events| {
+            let (mut items, mut unfit) = (BTreeMap::new(), BTreeMap::new());
+            let mut grew = reflector.clock.now();
+            for event in &mut events {
+                // Changes keep coming where somebody swallows the bookmark at the end.
+                if reflector.clock.now().saturating_duration_since(grew) > LONGEST_WITHOUT_NEW {
+                    return Err(Error::decode(
+                        "the stream brings nothing new and does not say that it was all",
+                    ));
+                }
+                let upsert = match event {
+                    Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
+                        keep_known(reflector, &*self.sink, object)
+                    }
+                    Ok(WatchEvent::Deleted(object)) => {
+                        items.remove(&object.key());
+                        unfit.remove(&object.key());
+                        continue;
+                    }
+                    Ok(WatchEvent::Bookmark(Bookmark { resource_version, initial_events_end: true })) => {
+                        if !is_position(&resource_version) {
+                            return Err(no_version());
+                        }
+                        let (items, unfit) = (items.into_values().collect(), unfit.into_values().collect());
+                        self.replace(items, unfit, resource_version)?;
+                        return Ok(events);
+                    }
+                    Ok(WatchEvent::Bookmark(_)) => continue,
+                    Err(e) => Err(e),
+                };
+                match upsert {
+                    Ok(object) => {
+                        unfit.remove(&object.key());
+                        if items.insert(object.key(), object).is_none() {
+                            grew = reflector.clock.now();
+                        }
+                    }
+                    Err(e) => {
+                        let object = note_listed(reflector, e)?;
+                        if object.deleted {
+                            items.remove(&object.key);
+                            unfit.remove(&object.key);
+                        } else {
+                            unfit.insert(object.key.clone(), object);
+                        }
+                    }
+                }
+            }
+            Err(Error::decode("the stream ended before it said that it was all"))
+        });
+        listed.inspect_err(|e| {
+            let passing = e.is_connect() || e.is_io() || e.is_too_many_requests() || e.is_expired();
+            if !passing && !e.is_too_large_resource_version() && !self.ended && !self.stop.is_stopped() {
+                self.mode = ListMode::default();
+            }
+        })
+    }
+
+    fn replace(&mut self, items: Vec<Arc<K>>, unfit: Vec<Unfit>, version: String) -> Result<()> {
+        let count = items.len();
+        debug!(target: "listwatch::cache", "{}: listed {count} at {version}", self.reflector.describe());
+        self.version.clone_from(&version);
+        (self.from_latest, self.stuck) = (false, 0);
+        let now = self.reflector.clock.now();
+        {
+            let mut health = self.reflector.vitals.edit();
+            health.lists += 1;
+            (health.last_progress, health.last_list) = (Some(now), Some(now));
+            health.resource_version.clone_from(&version);
+        }
+        self.ended = !self.sink.push(Delta::Replace { items, unfit, resource_version: version });
+        if self.ended {
+            return Err(Error::stopped());
+        }
+        self.fresh = true;
+        self.reflector.vitals.edit().synced = true;
+        Ok(())
+    }
+
+    fn open(&self, params: WatchParams) -> Result<Events<K>> {
+        let events = self.reflector.source.watch(&params, self.stop)?;
+        self.reflector.vitals.edit().watches += 1;
+        Ok(events)
+    }
+
+    /// Takes the events of one watch to its end.
+    fn follow(&mut self, events: Events<K>, start: Instant) -> Next {
+        self.activity(Activity::Watching);
+        for event in events {
+            let reflector = self.reflector;
+            let bookmark = matches!(event, Ok(WatchEvent::Bookmark(_)));
+            let made = match event {
+                Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
+                    let version = object.resource_version().to_owned();
+                    reflector.transformed(object).map(|object| (version, Delta::Upsert(object)))
+                }
+                Ok(WatchEvent::Deleted(object)) => {
+                    let (version, key) = (object.resource_version().to_owned(), object.key());
+                    // Deleted it is, whatever the transform says.
+                    let object = reflector.transformed(object);
+                    let object = object.inspect_err(|e| drop(note_unfit(reflector, e))).ok();
+                    Ok((version, Delta::Delete { key, object }))
+                }
+                Ok(WatchEvent::Bookmark(Bookmark { resource_version, .. })) => {
+                    Ok((resource_version.clone(), Delta::Bookmark(resource_version)))
+                }
+                Err(e) => Err(e),
+            };
+            let (version, delta) = match made {
+                Ok(made) => made,
+                Err(e) => {
+                    note_unfit(reflector, &e);
+                    let Some(unfit) = e.unfit() else { return self.classify(e) };
+                    let version = unfit.resource_version.clone();
+                    let delta = match unfit.deleted {
+                        true => Delta::Delete { key: unfit.key.clone(), object: None },
+                        false => Delta::Bookmark(version.clone()),
+                    };
+                    (version, delta)
+                }
+            };
+            // From no version, or any, a watch would begin anew, and miss what was deleted.
+            if is_position(&version) {
+                self.version = version;
+            } else if matches!(delta, Delta::Bookmark(_)) {
+                continue;
+            }
+            self.progress(bookmark);
+            if !self.sink.push(delta) {
+                self.ended = true;
+                return Next::End;
+            }
+        }
+        let lasted = self.reflector.clock.now().saturating_duration_since(start);
+        if lasted < LONG_ENOUGH {
+            return Next::WatchLater(Error::decode("the server ended the watch at once"));
+        }
+        Next::Watch
+    }
+
+    fn progress(&mut self, bookmark: bool) {
+        (self.fresh, self.stuck, self.stillborn) = (false, 0, 0);
+        let now = self.reflector.clock.now();
+        let mut health = self.reflector.vitals.edit();
+        health.events += 1;
+        health.last_progress = Some(now);
+        if bookmark {
+            health.last_bookmark = Some(now);
+        }
+        health.resource_version.clone_from(&self.version);
+    }
+
+    /// What a watch that failed means.
+    fn classify(&mut self, e: Error) -> Next {
+        if e.is_expired() || e.is_too_large_resource_version() || e.is_not_found() || self.version.is_empty()
+        {
+            return Next::List(e);
+        }
+        // What cannot be read the second time will not be read the third; a server may mend itself for a while.
+        let patience = match e.code() {
+            Some(400 | 405 | 406 | 422) => 0,
+            Some(401 | 403 | 429) => u32::MAX,
+            Some(_) => 3,
+            None if e.is_decode() || e.is_limit() => 1,
+            None => u32::MAX,
+        };
+        let again = self.stuck < patience;
+        self.stuck = self.stuck.saturating_add(u32::from(patience < u32::MAX));
+        if again { Next::WatchLater(e) } else { Next::List(e) }
+    }
+
+    fn note_list_failure(&mut self, e: Error) -> bool {
+        // A version that the server does not have is not asked for again.
+        self.from_latest |= e.is_expired() || e.is_too_large_resource_version();
+        !self.fail(&e, "lists again")
+    }
+
+    /// Writes a failure down and waits. Returns whether it was stopped meanwhile.
+    fn fail(&mut self, e: &Error, next: &str) -> bool {
+        let reflector = self.reflector;
+        let now = reflector.clock.now();
+        let wait = self.backoff.after_failure(now);
+        warn!(target: "listwatch::cache", "{}: {e}; {next} in {wait:.1?}", reflector.describe());
+        reflector.tell(e);
+        self.activity(Activity::BackingOff);
+        // A server that says how long is not asked before that.
+        let asked = e.status().and_then(|status| status.retry_after()).unwrap_or_default();
+        reflector.clock.sleep(wait.max(asked.min(Duration::from_secs(60))), self.stop)
+    }
+
+    fn activity(&self, activity: Activity) {
+        self.reflector.vitals.edit().activity = activity;
+    }
+}
+
+/// The object, or the same version of it where that is kept already.
+fn keep_known<K: Resource>(reflector: &Reflector<K>, sink: &impl Sink<K>, object: K) -> Result<Arc<K>> {
+    let known = sink.known(&object.key());
+    known.filter(|known| is_same_version(&**known, &object)).map_or_else(|| reflector.transformed(object), Ok)
+}
+
+/// Writes down an object that does not fit its type; `None` if the error is about something else.
+fn note_unfit<K: Resource>(reflector: &Reflector<K>, e: &Error) -> Option<Unfit> {
+    let unfit = e.unfit()?.clone();
+    warn!(target: "listwatch::cache", "{}: {e}; its last good version stays", reflector.describe());
+    reflector.vitals.edit().unfit += 1;
+    reflector.tell(e);
+    Some(unfit)
+}
+
+/// The same for an object of a list, which may be a failure of the list.
+fn note_listed<K: Resource>(reflector: &Reflector<K>, e: Error) -> Result<Unfit> {
+    if reflector.strict {
+        return Err(e);
+    }
+    note_unfit(reflector, &e).ok_or(e)
+}
+
+/// Whether a watch can go on from this version: not from none, nor from `0`, which is any.
+fn is_position(version: &str) -> bool {
+    !matches!(version, "" | "0")
+}
+
+fn no_version() -> Error {
+    Error::decode("the list has no resourceVersion, so it cannot be watched")
+}
