@@ -208,7 +208,7 @@ impl<K: Resource> Reflector<K> {
     /// Lists and watches on this thread until stopped, or until the sink ends it. Returns within a moment once
     /// stopped, whatever it waits for.
     pub fn run(&self, stop: &Stop, sink: &mut impl Sink<K>) {
-        Run::new(self, sink, stop).to_the_end();
+        Run::new(self, sink, stop).until_stopped();
         self.vitals.edit().activity = Activity::Stopped;
     }
 

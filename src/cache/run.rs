@@ -81,7 +81,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
     }
 
     /// Goes on until stopped, or until the sink has had enough.
-    pub(super) fn to_the_end(mut self) {
+    pub(super) fn until_stopped(mut self) {
         loop {
             let goes_on = catch_unwind(AssertUnwindSafe(|| self.cycle())).unwrap_or_else(|_| {
                 let panicked = Error::decode("code of the type or of the source panicked");
