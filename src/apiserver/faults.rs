@@ -45,6 +45,9 @@
 //! [`snapshot`](super::ApiServer::snapshot) and [`restore`](super::ApiServer::restore) go back to an older state,
 //! [`pause`](super::ApiServer::pause) and [`resume`](super::ApiServer::resume) restart it on the same port.
 //!
+//! What is waited for by time, as the silence after which a client gives a watch up, is the client's matter: give the
+//! program a short one, or a [`Clock::manual`](crate::Clock::manual) for its backoffs.
+//!
 //! # What it does not do
 //! - No faults of TLS: the server speaks plain HTTP.
 //! - Connections are accepted, and requests read, before a fault is chosen, as it is chosen by the request. A silent
@@ -358,10 +361,9 @@ impl Faults {
             }
             Effect::Late => {
                 select! {
-                    recv(active.over.signal()) -> _ => {}
+                    recv(active.over.signal()) -> _ => return Ok(Instead::Nothing),
                     recv(connection.stop().signal()) -> _ => {}
                 }
-                return Ok(Instead::Nothing);
             }
             Effect::Reply(reply) => return Ok(Instead::Send(reply.response())),
             Effect::CutBody(bytes) => return Ok(Instead::Cut(*bytes)),

@@ -8,10 +8,11 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, unbounded};
 use listwatch::apiserver::ApiServer;
 use listwatch::apiserver::faults::{Effect, Fault, Reply};
+use listwatch::cache::{Events, ListWatch};
 use listwatch::types::ConfigMap;
 use listwatch::{
-    Api, Clock, DeleteParams, Handlers, Informer, ListMode, ListParams, ObjectMeta, Patch, PatchParams,
-    PostParams, Resource, Stop,
+    Api, Clock, DeleteParams, Handlers, Informer, ListMeta, ListMode, ListParams, ObjectMeta, Patch,
+    PatchParams, PostParams, Resource, Result, Stop, WatchParams,
 };
 use serde_json::json;
 
@@ -44,15 +45,16 @@ impl Drop for Run {
 impl Run {
     /// An informer of `kept`, `changed` and `gone`, not started.
     fn new(mode: ListMode) -> Self {
+        Self::with(mode, |api| api)
+    }
+
+    fn with<S: ListWatch<ConfigMap>>(mode: ListMode, source: impl Fn(Api<ConfigMap>) -> S) -> Self {
         let server = ApiServer::start().unwrap();
         let client = server.client().unwrap();
         let maps = Api::<ConfigMap>::default_namespaced(&client);
         let clock = Clock::manual();
-        let informer = Informer::builder(Api::<ConfigMap>::all(&client))
-            .mode(mode)
-            .clock(clock.clone())
-            .build()
-            .unwrap();
+        let source = source(Api::all(&client));
+        let informer = Informer::builder(source).mode(mode).clock(clock.clone()).build().unwrap();
         let (told, deleted) = (Arc::<Mutex<State>>::default(), Arc::<Mutex<Vec<String>>>::default());
         let (tells, news) = unbounded();
         let (added, updated, gone) = (told.clone(), told.clone(), (told.clone(), deleted.clone()));
@@ -228,8 +230,8 @@ fn refusals_are_survived() {
         // Once of the watch that goes on, and once of the list after an expiry.
         for end in [Effect::EndAfter(0), Effect::ErrorAfter(0, Reply::expired())] {
             recovers_from(&[
-                Fault::new(end).watches().once(),
                 Fault::new(Effect::Reply(reply.clone())).times(3),
+                Fault::new(end).watches().once(), // last: the next request may come at once
             ]);
         }
     }
@@ -239,9 +241,9 @@ fn refusals_are_survived() {
 fn pages_that_expire_or_are_cut_are_survived() {
     for effect in [Effect::Reply(Reply::expired()), Effect::CutBody(300), Effect::Close] {
         let run = Run::synced(ListMode::Paged(2));
+        let page = run.server.inject(Fault::new(effect.clone()).next_pages().once().path(THEIRS));
         let expired = Fault::new(Effect::ErrorAfter(0, Reply::expired())).watches().once();
         let _expired = run.server.inject(expired.path(THEIRS));
-        let page = run.server.inject(Fault::new(effect.clone()).next_pages().once().path(THEIRS));
         run.change();
         run.recovers(&format!("{effect:?}"));
         assert!(page.wait_for_hit(SOON));
@@ -271,7 +273,52 @@ fn a_slow_start_is_waited_for() {
             assert!(!run.informer.has_synced());
             drop(slow);
             run.converges("a slow start");
-            assert!(run.informer.has_synced());
+            run.informer.wait_for_sync(SOON).unwrap();
+        }
+    }
+}
+
+/// Watches that count as dead after a moment without a byte.
+struct Impatient(Api<ConfigMap>);
+
+impl ListWatch<ConfigMap> for Impatient {
+    fn list(
+        &self,
+        params: &ListParams,
+        stop: &Stop,
+        sink: &mut dyn FnMut(Result<ConfigMap>) -> Result<()>,
+    ) -> Result<ListMeta> {
+        self.0.list_each(params, stop, sink)
+    }
+
+    fn watch(&self, params: &WatchParams, stop: &Stop) -> Result<Events<ConfigMap>> {
+        let params = params.clone().silence(Duration::from_millis(200));
+        Ok(Box::new(self.0.watch(&params, stop)?))
+    }
+
+    fn describe(&self) -> String {
+        "configmaps".into()
+    }
+}
+
+#[test]
+fn a_silent_watch_is_given_up_without_a_list() {
+    for effect in [Effect::Silence, Effect::SilenceAfter(1), Effect::HalfLineThenSilence(1)] {
+        for mode in MODES {
+            let run = Run::with(mode, Impatient);
+            run.informer.start(&run.stop).unwrap();
+            run.informer.wait_for_sync(SOON).unwrap();
+            run.converges("nothing");
+            let lists = run.informer.health().lists;
+            let partition = run.server.inject(Fault::new(effect.clone()).watches().path(THEIRS).times(2));
+            run.change();
+            run.recovers(&format!("{effect:?}"));
+            assert!(partition.wait_for_hit(SOON) && partition.wait_for_hit(SOON));
+            assert_eq!(
+                run.informer.health().lists,
+                lists,
+                "{effect:?} in {mode:?}: the version is still good"
+            );
         }
     }
 }
