@@ -6,6 +6,7 @@
 //! - `patches`: JSON, merge, strategic merge, apply
 //! - `deletion`: finalizers, owners, namespaces, preconditions
 //! - `custom`: definitions and their objects, subresources
+//! - `faults`: what goes wrong on purpose, as bytes; `recovery`: how informers come through it
 //! - `connections`: HTTP itself, credentials, stop
 //! - `kubectl`: the real one, if it is installed
 
@@ -19,6 +20,8 @@ mod connections;
 mod custom;
 #[path = "apiserver/deletion.rs"]
 mod deletion;
+#[path = "apiserver/faults.rs"]
+mod faults;
 #[path = "apiserver/kubectl.rs"]
 mod kubectl;
 #[path = "apiserver/lists.rs"]
@@ -27,5 +30,7 @@ mod lists;
 mod objects;
 #[path = "apiserver/patches.rs"]
 mod patches;
+#[path = "apiserver/recovery.rs"]
+mod recovery;
 #[path = "apiserver/watches.rs"]
 mod watches;

@@ -3,6 +3,8 @@
 //! This `Status` is for writing, with the fields that kube-apiserver leaves out left out; `object::Status` is for
 //! reading whatever came.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use super::kinds::Kind;
@@ -11,18 +13,18 @@ use super::kinds::Kind;
 #[derive(Debug)]
 pub(super) struct Response {
     pub(super) code: u16,
-    pub(super) content_type: &'static str,
+    pub(super) content_type: Cow<'static, str>,
     pub(super) body: Vec<u8>,
     pub(super) retry_after: Option<u64>,
 }
 
 impl Response {
     pub(super) fn json(code: u16, body: impl Into<Vec<u8>>) -> Self {
-        Self { code, content_type: "application/json", body: body.into(), retry_after: None }
+        Self { code, content_type: "application/json".into(), body: body.into(), retry_after: None }
     }
 
     pub(super) fn text(code: u16, body: impl Into<Vec<u8>>) -> Self {
-        Self { content_type: "text/plain; charset=utf-8", ..Self::json(code, body) }
+        Self { content_type: "text/plain; charset=utf-8".into(), ..Self::json(code, body) }
     }
 
     /// A path that nothing serves.

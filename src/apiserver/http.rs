@@ -3,7 +3,12 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
+
+use socket2::SockRef;
+
+use crate::stop::Stop;
 
 use super::answer::{Failure, Outcome, Response};
 
@@ -202,8 +207,9 @@ pub(super) fn parse_chunked(bytes: &[u8]) -> Outcome<Option<(Vec<u8>, usize)>> {
 
 /// A connection: what was read and not used yet stays for the next request.
 pub(super) struct Connection {
-    stream: TcpStream,
+    stream: Arc<TcpStream>,
     unread: Vec<u8>,
+    stop: Stop,
 }
 
 /// Why there is no request.
@@ -227,8 +233,13 @@ impl From<Failure> for NoRequest {
 }
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream) -> Self {
-        Self { stream, unread: Vec::new() }
+    /// `stop` is stopped when the server ends its connections; what reads or writes one is woken by its shutdown.
+    pub(super) fn new(stream: Arc<TcpStream>, stop: Stop) -> Self {
+        Self { stream, unread: Vec::new(), stop }
+    }
+
+    pub(super) fn stop(&self) -> &Stop {
+        &self.stop
     }
 
     /// Waits for the next request.
@@ -241,7 +252,7 @@ impl Connection {
         };
         self.unread.drain(..head.bytes);
         if head.expects_continue {
-            self.stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
+            (&*self.stream).write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
         }
         let mut request = head.request;
         match head.length {
@@ -273,7 +284,7 @@ impl Connection {
 
     fn fill(&mut self) -> io::Result<()> {
         let mut buffer = [0; 16 * 1024];
-        match self.stream.read(&mut buffer)? {
+        match (&*self.stream).read(&mut buffer)? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             read => {
                 self.unread.extend_from_slice(&buffer[..read]);
@@ -303,7 +314,7 @@ impl Connection {
         let _ = self.stream.set_read_timeout(Some(Duration::from_millis(500)));
         let mut buffer = [0; 16 * 1024];
         let mut left = 2 * BODY_LIMIT;
-        while let Ok(read @ 1..) = self.stream.read(&mut buffer) {
+        while let Ok(read @ 1..) = (&*self.stream).read(&mut buffer) {
             left = left.saturating_sub(read);
             if left == 0 {
                 break;
@@ -315,7 +326,7 @@ impl Connection {
     pub(super) fn respond(&mut self, response: &Response, keep_alive: bool) -> io::Result<()> {
         const LONG: usize = 128 * 1024;
         let body = &response.body;
-        let mut head = head(response.code, response.content_type, keep_alive);
+        let mut head = head(response.code, &response.content_type, keep_alive);
         if let Some(seconds) = response.retry_after {
             head.push_str(&format!("Retry-After: {seconds}\r\n"));
         }
@@ -323,10 +334,10 @@ impl Connection {
             head.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
             let mut bytes = head.into_bytes();
             bytes.extend_from_slice(body);
-            return self.stream.write_all(&bytes);
+            return (&*self.stream).write_all(&bytes);
         }
         head.push_str("Transfer-Encoding: chunked\r\n\r\n");
-        self.stream.write_all(head.as_bytes())?;
+        (&*self.stream).write_all(head.as_bytes())?;
         for piece in body.chunks(LONG) {
             self.chunk(piece)?;
         }
@@ -336,18 +347,47 @@ impl Connection {
     /// Begins an answer that goes on as [`chunk`](Self::chunk)s.
     pub(super) fn begin_stream(&mut self, keep_alive: bool) -> io::Result<()> {
         let head = head(200, "application/json", keep_alive) + "Transfer-Encoding: chunked\r\n\r\n";
-        self.stream.write_all(head.as_bytes())
+        (&*self.stream).write_all(head.as_bytes())
     }
 
     pub(super) fn chunk(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();
         chunk.extend_from_slice(bytes);
         chunk.extend_from_slice(b"\r\n");
-        self.stream.write_all(&chunk)
+        (&*self.stream).write_all(&chunk)
     }
 
     pub(super) fn last_chunk(&mut self) -> io::Result<()> {
-        self.stream.write_all(b"0\r\n\r\n")
+        (&*self.stream).write_all(b"0\r\n\r\n")
+    }
+
+    /// Sends an answer whose body ends too early; the connection must end with it.
+    pub(super) fn respond_in_part(&mut self, response: &Response, bytes: usize) -> io::Result<()> {
+        let body = &response.body;
+        let mut head = head(response.code, &response.content_type, true);
+        head.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
+        let mut sent = head.into_bytes();
+        sent.extend_from_slice(&body[..bytes.min(body.len())]);
+        (&*self.stream).write_all(&sent)
+    }
+
+    /// Keeps the connection open and silent until `over` stops, the client closes it, or the server ends it.
+    pub(super) fn hold(&mut self, over: &Stop) -> io::Result<()> {
+        let stream = Arc::downgrade(&self.stream);
+        let _cut = over.on_stop(move || {
+            if let Some(stream) = stream.upgrade() {
+                let _ = stream.shutdown(Shutdown::Both); // it may be over already
+            }
+        });
+        let mut buffer = [0; 16 * 1024];
+        while (&*self.stream).read(&mut buffer)? > 0 {}
+        Ok(())
+    }
+
+    /// Makes its end a reset, and fails with that: who gets it must not end the connection in another way.
+    pub(super) fn reset(&mut self) -> io::Result<()> {
+        SockRef::from(&*self.stream).set_linger(Some(Duration::ZERO))?;
+        Err(io::ErrorKind::ConnectionReset.into())
     }
 }
 
@@ -374,8 +414,11 @@ fn reason(code: u16) -> &'static str {
         413 => "Request Entity Too Large",
         415 => "Unsupported Media Type",
         422 => "Unprocessable Entity",
+        429 => "Too Many Requests",
         431 => "Request Header Fields Too Large",
         501 => "Not Implemented",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
         504 => "Gateway Timeout",
         _ => "Internal Server Error",
     }

@@ -6,6 +6,8 @@
 //! # Ok::<(), listwatch::Error>(())
 //! ```
 //!
+//! Programs meet in it what they meet in the field, if a test wants: see [`faults`].
+//!
 //! It keeps the semantics of the Kubernetes API: resourceVersions and optimistic concurrency, history and its expiry,
 //! watches with bookmarks and streamed lists, pages, selectors, the status and scale subresources, generations,
 //! finalizers, owners, all four kinds of patches, custom resource definitions, discovery and tables as far as kubectl
@@ -39,6 +41,7 @@ mod crd;
 mod defaults;
 mod delete;
 mod discovery;
+pub mod faults;
 mod fields;
 mod gc;
 mod http;
@@ -74,9 +77,10 @@ use crate::config::{Config, Credentials};
 use crate::error::{Error, Result};
 use crate::object::ApiResource;
 
+use faults::{Fault, Injected};
 use kinds::{Kind, NAMESPACES};
 use server::{Listener, Options, Server};
-use store::Key;
+use store::{Kept, Key};
 
 /// An API server in the process; see the [module](self) for what it does and what not.
 ///
@@ -87,6 +91,10 @@ pub struct ApiServer {
     /// The directory of the kubeconfig file, once that was asked for.
     directory: Mutex<Option<PathBuf>>,
 }
+
+/// A state to go back to, from [`ApiServer::snapshot`].
+#[derive(Clone)]
+pub struct Snapshot(Kept);
 
 /// How an [`ApiServer`] is started.
 #[derive(Clone)]
@@ -186,6 +194,45 @@ impl ApiServer {
         self.server.state().compact();
     }
 
+    /// Sets a [fault](faults), for as long as the guard is kept. Of several that fit a request the one set first is met;
+    /// a watch may meet several.
+    pub fn inject(&self, fault: Fault) -> Injected {
+        self.server.faults.inject(fault)
+    }
+
+    /// What is there now, to go back to.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot(self.server.state().snapshot())
+    }
+
+    /// Goes back to an older state, as when a backup of etcd is restored: what happened since never was,
+    /// resourceVersions are given out a second time, and watches that are open end. As with the real one, a watch from a
+    /// version in the future begins there and tells nothing before, and a list from one is refused (504): who watched
+    /// goes on without what comes meanwhile, an [`Informer`](crate::Informer) of client-go or of this crate too, until
+    /// it lists again.
+    pub fn restore(&self, snapshot: &Snapshot) {
+        self.server.state().restore(snapshot.0.clone());
+    }
+
+    /// Cuts all connections and refuses new ones until [`resume`](Self::resume): a server that restarts on the same
+    /// port with its state kept. Returns when all threads have ended; does nothing to a server that is paused or
+    /// stopped.
+    ///
+    /// # Errors
+    /// If another program takes the port at that moment; the server then cannot be resumed.
+    pub fn pause(&mut self) -> Result<()> {
+        self.listener.pause(&self.server)
+    }
+
+    /// Listens again after [`pause`](Self::pause); does nothing to a server that is not paused.
+    ///
+    /// # Errors
+    /// If it cannot listen or start a thread; the port is then given up.
+    pub fn resume(&mut self) -> Result<()> {
+        self.listener.resume(&self.server)
+    }
+
     /// The version of the last change.
     #[must_use]
     pub fn resource_version(&self) -> u64 {
@@ -275,6 +322,12 @@ impl Drop for ApiServer {
 impl fmt::Debug for ApiServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ApiServer").field("url", &self.url()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot").field("resource_version", &self.0.version).finish_non_exhaustive()
     }
 }
 

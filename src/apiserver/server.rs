@@ -1,17 +1,20 @@
-//! The listener and its connections: one thread for each, all joined on stop.
+//! The listener and its connections: one thread for each, all joined on stop and pause.
 
 use std::collections::VecDeque;
 use std::io;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
+
+use socket2::{Domain, Socket, Type};
 
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::object::Time;
 use crate::stop::Stop;
 
+use super::faults::{Faults, Frames, Instead};
 use super::http::{Connection, NoRequest, Request};
 use super::routes::{Answer, answer};
 use super::store::State;
@@ -21,6 +24,8 @@ use super::watch::Watch;
 const LOG_LENGTH: usize = 10_000;
 /// Objects are trees of at most 128 levels, which fits with room to spare.
 const STACK: usize = 1024 * 1024;
+/// How many connections wait to be accepted, as the standard library has it.
+const BACKLOG: i32 = 128;
 
 /// What the server was started with.
 #[derive(Clone)]
@@ -37,9 +42,11 @@ pub(super) struct Server {
     pub(super) options: Options,
     pub(super) clock: Clock,
     pub(super) stop: Stop,
+    pub(super) faults: Arc<Faults>,
     state: Mutex<State>,
     log: Mutex<VecDeque<String>>,
-    connections: Mutex<Vec<(TcpStream, JoinHandle<()>)>>,
+    /// Streams are their threads': held by another they would not close, nor be reset.
+    connections: Mutex<Vec<(Weak<TcpStream>, JoinHandle<()>)>>,
     address: OnceLock<SocketAddr>,
 }
 
@@ -51,6 +58,7 @@ impl Server {
             clock,
             options,
             stop: Stop::new(),
+            faults: Arc::default(),
             log: Mutex::default(),
             connections: Mutex::default(),
             address: OnceLock::new(),
@@ -97,9 +105,9 @@ impl Server {
     }
 
     /// Answers the requests of a connection until it ends.
-    fn serve(&self, stream: TcpStream) -> io::Result<()> {
-        let mut connection = Connection::new(stream);
-        while !self.stop.is_stopped() {
+    fn serve(&self, stream: Arc<TcpStream>, stop: Stop) -> io::Result<()> {
+        let mut connection = Connection::new(stream, stop);
+        while !connection.stop().is_stopped() {
             let request = match connection.request() {
                 Ok(request) => request,
                 Err(NoRequest::Ended) => break,
@@ -112,35 +120,59 @@ impl Server {
             self.note(&request);
             // An answer to HEAD has no body, and no method that is served is HEAD.
             let keep_alive = request.keep_alive && request.method != "HEAD";
-            match answer(self, &request) {
-                Answer::Whole(response) => connection.respond(&response, keep_alive)?,
-                Answer::Watch(watch) => self.stream(&mut connection, *watch, keep_alive)?,
-            }
-            if !keep_alive {
+            let goes_on = match self.faults.meet(&request, &mut connection)? {
+                Instead::Nothing => self.answer(&mut connection, &request, keep_alive)?,
+                Instead::Send(response) => connection.respond(&response, keep_alive).map(|()| true)?,
+                Instead::Cut(bytes) => {
+                    if let Answer::Whole(response) = answer(self, &request) {
+                        connection.respond_in_part(&response, bytes)?;
+                    }
+                    false
+                }
+                Instead::End => false,
+            };
+            if !(keep_alive && goes_on) {
                 break;
             }
         }
         Ok(())
     }
 
-    fn stream(&self, connection: &mut Connection, watch: Watch, keep_alive: bool) -> io::Result<()> {
-        connection.begin_stream(keep_alive)?;
-        watch.run(self, connection)?;
-        connection.last_chunk()
+    /// Returns whether the connection can go on.
+    fn answer(&self, connection: &mut Connection, request: &Request, keep_alive: bool) -> io::Result<bool> {
+        match answer(self, request) {
+            Answer::Whole(response) => connection.respond(&response, keep_alive).map(|()| true),
+            Answer::Watch(watch) => self.stream(connection, request, *watch, keep_alive),
+        }
     }
 
-    fn accept(self: &Arc<Self>, stream: TcpStream) -> io::Result<()> {
+    fn stream(
+        &self,
+        connection: &mut Connection,
+        request: &Request,
+        watch: Watch,
+        keep_alive: bool,
+    ) -> io::Result<bool> {
+        connection.begin_stream(keep_alive)?;
+        let mut frames = Frames::new(connection, &self.faults, request);
+        let ran = watch.run(self, &mut frames);
+        frames.finish(ran)
+    }
+
+    fn accept(self: &Arc<Self>, stream: TcpStream, stop: &Stop) -> io::Result<()> {
         stream.set_nodelay(true)?;
-        let handle = stream.try_clone()?;
+        let stream = Arc::new(stream);
+        let (handle, stop) = (Arc::downgrade(&stream), stop.clone());
         let server = Arc::clone(self);
         let thread =
             Builder::new().name("apiserver-connection".into()).stack_size(STACK).spawn(move || {
-                let peer = stream.try_clone();
-                if let Err(e) = server.serve(stream) {
+                let served = server.serve(Arc::clone(&stream), stop);
+                let reset = matches!(&served, Err(e) if e.kind() == io::ErrorKind::ConnectionReset);
+                if let Err(e) = served {
                     log::debug!("apiserver: a connection ended: {e}");
                 }
-                if let Ok(peer) = peer {
-                    let _ = peer.shutdown(Shutdown::Both); // the handle kept for `stop` would hold it open
+                if !reset {
+                    let _ = stream.shutdown(Shutdown::Both); // it may be over already
                 }
             })?;
         let mut connections = lock(&self.connections);
@@ -157,45 +189,96 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The thread that accepts connections.
 pub(super) struct Listener {
     pub(super) address: SocketAddr,
-    thread: Option<JoinHandle<()>>,
+    accepting: Option<Accepting>,
+    /// While paused: it keeps the port, and does not listen, so that connections are refused.
+    reserved: Option<Socket>,
+}
+
+struct Accepting {
+    thread: JoinHandle<()>,
+    /// Ends the thread.
+    stop: Stop,
+    /// Ends its connections.
+    connections: Stop,
 }
 
 impl Listener {
     pub(super) fn start(server: &Arc<Server>) -> Result<Self> {
-        let failed =
-            |what: &str, e: io::Error| Error::config(format!("embedded API server: {what}")).with_source(e);
         let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, server.options.port))
             .map_err(|e| failed(&format!("listen on 127.0.0.1:{}", server.options.port), e))?;
         let address = socket.local_addr().map_err(|e| failed("read its address", e))?;
-        let server = Arc::clone(server);
-        let run = move || {
-            for stream in socket.incoming() {
-                if server.stop.is_stopped() {
-                    break;
-                }
-                if let Err(e) = stream.and_then(|stream| server.accept(stream)) {
-                    log::warn!("apiserver: cannot accept a connection: {e}");
-                    server.stop.sleep(Duration::from_millis(50)); // out of descriptors or threads: not in a tight loop
-                }
-            }
-        };
-        let thread = Builder::new().name("apiserver-listener".into()).stack_size(STACK).spawn(run);
-        Ok(Self { address, thread: Some(thread.map_err(|e| failed("start a thread", e))?) })
+        let accepting = Accepting::start(server, socket).map_err(|e| failed("start a thread", e))?;
+        Ok(Self { address, accepting: Some(accepting), reserved: None })
     }
 
     /// Ends the listener and all connections, and returns when their threads have ended.
     pub(super) fn stop(&mut self, server: &Server) {
         server.stop.stop();
-        let Some(listener) = self.thread.take() else { return };
+        self.reserved = None;
+        if let Some(accepting) = self.accepting.take() {
+            accepting.end(self.address, server);
+        }
+    }
+
+    /// The same, with the port kept, for [`resume`](Self::resume).
+    pub(super) fn pause(&mut self, server: &Server) -> Result<()> {
+        let Some(accepting) = self.accepting.take() else { return Ok(()) };
+        accepting.end(self.address, server);
+        let reserve = || {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+            #[cfg(unix)] // elsewhere it would let others take the port
+            socket.set_reuse_address(true)?; // connections that have ended linger
+            socket.bind(&self.address.into()).map(|()| socket)
+        };
+        self.reserved = Some(reserve().map_err(|e| failed(&format!("keep {}", self.address), e))?);
+        Ok(())
+    }
+
+    pub(super) fn resume(&mut self, server: &Arc<Server>) -> Result<()> {
+        let Some(socket) = self.reserved.take() else { return Ok(()) };
+        let started = socket.listen(BACKLOG).and_then(|()| Accepting::start(server, socket.into()));
+        self.accepting = Some(started.map_err(|e| failed(&format!("listen on {}", self.address), e))?);
+        Ok(())
+    }
+}
+
+fn failed(what: &str, e: io::Error) -> Error {
+    Error::config(format!("embedded API server: {what}")).with_source(e)
+}
+
+impl Accepting {
+    fn start(server: &Arc<Server>, socket: TcpListener) -> io::Result<Self> {
+        let (stop, connections) = (server.stop.child(), server.stop.child());
+        let (server, stopped, theirs) = (Arc::clone(server), stop.clone(), connections.clone());
+        let run = move || {
+            for stream in socket.incoming() {
+                if stopped.is_stopped() {
+                    break;
+                }
+                if let Err(e) = stream.and_then(|stream| server.accept(stream, &theirs)) {
+                    log::warn!("apiserver: cannot accept a connection: {e}");
+                    stopped.sleep(Duration::from_millis(50)); // out of descriptors or threads: not in a tight loop
+                }
+            }
+        };
+        let thread = Builder::new().name("apiserver-listener".into()).stack_size(STACK).spawn(run)?;
+        Ok(Self { thread, stop, connections })
+    }
+
+    /// Cuts all connections, and returns when all threads have ended.
+    fn end(self, address: SocketAddr, server: &Server) {
+        self.stop.stop();
         // A connection is what wakes a thread in accept, on every system.
-        let woken = TcpStream::connect_timeout(&self.address, Duration::from_secs(1));
+        let woken = TcpStream::connect_timeout(&address, Duration::from_secs(1));
         if woken.is_ok() {
-            let _ = listener.join(); // a panic was reported by its thread
+            let _ = self.thread.join(); // a panic was reported by its thread
         }
         let connections = std::mem::take(&mut *lock(&server.connections));
-        for (stream, _) in &connections {
+        // Cut before they are told, or watches would end as they should.
+        for stream in connections.iter().filter_map(|(stream, _)| stream.upgrade()) {
             let _ = stream.shutdown(Shutdown::Both);
         }
+        self.connections.stop();
         for (_, thread) in connections {
             let _ = thread.join();
         }

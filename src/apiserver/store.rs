@@ -62,6 +62,18 @@ pub(super) struct State {
     pub(super) gone: VecDeque<Gone>,
 }
 
+/// The objects of one moment with their history.
+#[derive(Clone)]
+pub(super) struct Kept {
+    pub(super) version: u64,
+    compacted: u64,
+    history: VecDeque<Arc<Change>>,
+    kinds: Vec<Arc<Kind>>,
+    tables: HashMap<Arc<str>, Objects>,
+    uids: HashMap<String, Place>,
+    owned: HashMap<String, BTreeSet<Place>>,
+}
+
 struct Watcher {
     table: Arc<str>,
     sender: Sender<Arc<Change>>,
@@ -202,6 +214,27 @@ impl State {
     pub(super) fn compact(&mut self) {
         self.history.clear();
         self.compacted = self.version;
+    }
+
+    pub(super) fn snapshot(&self) -> Kept {
+        Kept {
+            version: self.version,
+            compacted: self.compacted,
+            history: self.history.clone(),
+            kinds: self.kinds.clone(),
+            tables: self.tables.clone(),
+            uids: self.uids.clone(),
+            owned: self.owned.clone(),
+        }
+    }
+
+    /// Goes back to an older state; all watches end.
+    pub(super) fn restore(&mut self, kept: Kept) {
+        self.watchers.clear();
+        self.gone.clear();
+        let Kept { version, compacted, history, kinds, tables, uids, owned } = kept;
+        (self.version, self.compacted, self.history, self.kinds) = (version, compacted, history, kinds);
+        (self.tables, self.uids, self.owned) = (tables, uids, owned);
     }
 
     /// Creates or replaces an object under the next version, which is written into it.

@@ -9,7 +9,8 @@ use crossbeam_channel::{RecvError, select};
 use crate::object::Time;
 
 use super::answer::{Cause, Failure, Outcome};
-use super::http::{Connection, Request};
+use super::faults::Frames;
+use super::http::Request;
 use super::kinds::Kind;
 use super::routes::Call;
 use super::selector::Filter;
@@ -107,58 +108,68 @@ fn check_options(request: &Request) -> Outcome<bool> {
 }
 
 impl Watch {
-    /// Writes frames until the time is over, the server stops, or the client has gone; blocks meanwhile.
-    pub(super) fn run(self, server: &Server, connection: &mut Connection) -> io::Result<()> {
+    /// Writes frames until the time is over, the server stops, the client has gone, or a fault ends it; blocks
+    /// meanwhile.
+    pub(super) fn run(self, server: &Server, out: &mut Frames<'_>) -> io::Result<()> {
+        out.check()?;
         let initial = match &self.initial {
             Ok(initial) => initial,
-            Err(failure) => return connection.chunk(&frame("ERROR", failure.to_json().as_bytes())),
+            Err(failure) => return out.send("ERROR", failure.to_json().as_bytes()),
         };
         let now = || server.now();
         for object in initial {
-            connection.chunk(&frame("ADDED", &self.view.object(&self.kind, object, now())))?;
+            out.send("ADDED", &self.view.object(&self.kind, object, now()))?;
         }
         // The version that the client knows from the last frame.
         let mut told = if initial.is_empty() { 0 } else { self.version };
         let mut bookmarked = 0;
         if self.tells_initial_end {
-            connection.chunk(&frame("BOOKMARK", &self.view.bookmark(&self.kind, self.version, true)))?;
+            out.send("BOOKMARK", &self.view.bookmark(&self.kind, self.version, true))?;
             (told, bookmarked) = (self.version, self.version);
         }
         for change in &self.backlog {
-            told = self.tell(change, now(), connection)?.unwrap_or(told);
+            told = self.tell(change, now(), out)?.unwrap_or(told);
         }
         // An interval without end is one way to say never.
         let next = || server.clock.now().checked_add(server.options.bookmark_every).unwrap_or(self.deadline);
         let mut next_bookmark = next();
+        let stop = out.connection().stop().clone();
+        let mut faults = server.faults.changed();
+        out.check()?;
         loop {
             let timer = server.clock.timer(Some(next_bookmark.min(self.deadline)));
             let over;
             select! {
                 recv(self.changes.receiver) -> change => match change {
                     Ok(change) => {
-                        told = self.tell(&change, now(), connection)?.unwrap_or(told);
+                        told = self.tell(&change, now(), out)?.unwrap_or(told);
                         continue;
                     }
                     Err(RecvError) => return Ok(()),
                 },
                 recv(timer.channel()) -> _ => over = server.clock.now() >= self.deadline,
-                recv(server.stop.signal()) -> _ => return Ok(()),
+                recv(faults.signal()) -> _ => {
+                    faults = server.faults.changed();
+                    out.check()?;
+                    continue;
+                }
+                recv(stop.signal()) -> _ => return Ok(()),
             }
             next_bookmark = next();
             // Only asked now and then: to know it at once would take a second thread for each watch.
-            if connection.is_abandoned()? {
+            if out.connection().is_abandoned()? {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             // All changes up to this version are in the channel: they are sent there under the lock.
             let mut version = server.state().version;
             for change in self.changes.receiver.try_iter() {
                 version = version.max(change.version);
-                told = self.tell(&change, now(), connection)?.unwrap_or(told);
+                told = self.tell(&change, now(), out)?.unwrap_or(told);
             }
             let version = version.max(self.from);
             let last_says_it = over && bookmarked == version && told <= version;
             if self.bookmarks && !last_says_it {
-                connection.chunk(&frame("BOOKMARK", &self.view.bookmark(&self.kind, version, false)))?;
+                out.send("BOOKMARK", &self.view.bookmark(&self.kind, version, false))?;
                 bookmarked = version;
             }
             if over {
@@ -168,7 +179,7 @@ impl Watch {
     }
 
     /// Tells a change as the selectors see it: what begins to match is added, what ends to match is deleted.
-    fn tell(&self, change: &Change, now: Time, connection: &mut Connection) -> io::Result<Option<u64>> {
+    fn tell(&self, change: &Change, now: Time, out: &mut Frames<'_>) -> io::Result<Option<u64>> {
         if change.version <= self.from {
             return Ok(None);
         }
@@ -184,18 +195,7 @@ impl Watch {
                 ("DELETED", Arc::new(Object { key: old.key.clone(), body }))
             }
         };
-        connection.chunk(&frame(name, &self.view.object(&self.kind, &object, now)))?;
+        out.send(name, &self.view.object(&self.kind, &object, now))?;
         Ok(Some(change.version))
     }
-}
-
-/// A line of a watch.
-fn frame(name: &str, object: &[u8]) -> Vec<u8> {
-    let mut frame = Vec::with_capacity(object.len() + 40);
-    frame.extend_from_slice(br#"{"type":""#);
-    frame.extend_from_slice(name.as_bytes());
-    frame.extend_from_slice(br#"","object":"#);
-    frame.extend_from_slice(object.trim_ascii_end());
-    frame.extend_from_slice(b"}\n");
-    frame
 }

@@ -1,6 +1,6 @@
 //! A small HTTP client, so that the tests see the bytes.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -37,6 +37,14 @@ pub(crate) fn connect(server: &ApiServer) -> TcpStream {
     let stream = TcpStream::connect(server.url().trim_start_matches("http://")).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     stream
+}
+
+/// Whether a connection is open and brings nothing for a moment.
+pub(crate) fn is_quiet(stream: &TcpStream) -> bool {
+    stream.set_read_timeout(Some(Duration::from_millis(30))).unwrap();
+    let peeked = stream.peek(&mut [0]);
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    matches!(peeked, Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
 }
 
 pub(crate) fn raw(server: &ApiServer, bytes: &[u8]) -> Answer {
@@ -145,16 +153,38 @@ impl Watch {
         Self { reader }
     }
 
-    /// The next line, or `None` at the last chunk.
-    pub(crate) fn line(&mut self) -> Option<String> {
+    /// The next chunk, which is empty at the end.
+    pub(crate) fn chunk(&mut self) -> String {
         let mut size = String::new();
         self.reader.read_line(&mut size).unwrap();
         let size = usize::from_str_radix(size.trim(), 16).unwrap_or_else(|e| panic!("{e}: {size:?}"));
         let mut chunk = vec![0; size + 2];
         self.reader.read_exact(&mut chunk).unwrap();
         chunk.truncate(size);
-        let text = String::from_utf8(chunk).unwrap();
-        (size > 0).then(|| text.strip_suffix('\n').unwrap().to_string())
+        String::from_utf8(chunk).unwrap()
+    }
+
+    /// The next line, or `None` at the last chunk.
+    pub(crate) fn line(&mut self) -> Option<String> {
+        let text = self.chunk();
+        (!text.is_empty()).then(|| text.strip_suffix('\n').unwrap().to_string())
+    }
+
+    /// Whether the connection is open and brings nothing for now.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.reader.buffer().is_empty() && is_quiet(self.reader.get_ref())
+    }
+
+    /// How reading fails.
+    pub(crate) fn fails(&mut self) -> std::io::Error {
+        self.reader.read_to_end(&mut Vec::new()).unwrap_err()
+    }
+
+    /// All bytes until the connection ends.
+    pub(crate) fn rest(&mut self) -> String {
+        let mut rest = String::new();
+        self.reader.read_to_string(&mut rest).unwrap();
+        rest
     }
 
     pub(crate) fn event(&mut self) -> Value {
