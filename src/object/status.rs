@@ -162,12 +162,18 @@ impl Status {
         self.status != "Success"
     }
 
-    /// A resourceVersion or continue token that is too old: by code, reason or message, as any of them may be missing.
+    /// A resourceVersion or continue token that is too old: by reason, code or message, as any of them may be missing;
+    /// the first that says anything decides.
     #[must_use]
     pub fn is_expired(&self) -> bool {
-        self.code == 410
-            || matches!(self.reason.as_str(), "Expired" | "Gone")
-            || (!self.has_known_reason() && self.message.starts_with("too old resource version"))
+        match (self.reason.as_str(), self.code) {
+            ("Expired" | "Gone", _) => true,
+            _ if self.has_known_reason() => false,
+            (_, 410) => true,
+            // Other codes of failures have a meaning of their own.
+            (_, 0..400 | 500) => self.message.starts_with("too old resource version"),
+            _ => false,
+        }
     }
 
     /// A resourceVersion that lies in the server's future: by cause, or by message as servers before 1.17 send it.
