@@ -474,6 +474,18 @@ mod tests {
     }
 
     #[test]
+    fn set_leaves_other_numbers_as_they_are() {
+        let numbers =
+            "[31.245270191439438,0.00011499999999999999,2.2250738585072014e-308,1.7976931348623157e308]";
+        let mut object = Object::from_json(&format!(
+            r#"{{"apiVersion":"v1","kind":"A","metadata":{{}},"spec":{numbers}}}"#
+        ))
+        .unwrap();
+        object.set("/metadata/name", "x").unwrap();
+        assert!(object.text().replace("e+", "e").contains(numbers), "{}", object.text());
+    }
+
+    #[test]
     fn a_change_that_makes_it_no_object_changes_nothing() {
         let mut pod = pod();
         for (pointer, value) in
