@@ -336,8 +336,8 @@ mod tests {
     fn message_is_one_line_whatever_it_quotes() {
         let told = Status { message: "a\r\nb\u{1b}[2Jc\n".into(), ..Status::default() };
         let error = Error::config("in /tmp/x\ny").with_source(Error::from(told)).context("read\tit");
-        assert_eq!(error.to_string(), "read it: in /tmp/x y: a  b [2Jc ");
-        assert_eq!(format!("{error:?}"), "Config(read it: in /tmp/x y: a  b [2Jc )");
+        assert_eq!(error.to_string(), "read it: in /tmp/x y: a  b [2Jc");
+        assert_eq!(format!("{error:?}"), "Config(read it: in /tmp/x y: a  b [2Jc)");
     }
 
     #[test]
