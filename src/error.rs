@@ -1,7 +1,7 @@
 //! One error type for the whole crate: opaque, one word wide, asked by predicates.
 
 use std::error::Error as StdError;
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use crate::object::{ObjectKey, Status, short};
 
@@ -228,8 +228,7 @@ impl Error {
 
 impl From<Status> for Error {
     fn from(status: Status) -> Self {
-        // A conflict of an apply has a line for each field.
-        let mut error = Self::new(Kind::Api, status.to_string().replace('\n', " "));
+        let mut error = Self::new(Kind::Api, status.to_string());
         error.0.status = Some(Box::new(status));
         error
     }
@@ -237,14 +236,31 @@ impl From<Status> for Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut line = Line(f);
         for doing in self.0.context.iter().rev() {
-            write!(f, "{doing}: ")?;
+            write!(line, "{doing}: ")?;
         }
-        f.write_str(&self.0.message)?;
+        line.write_str(&self.0.message)?;
         let mut source = self.source();
         while let Some(s) = source {
-            write!(f, ": {s}")?;
+            write!(line, ": {s}")?;
             source = s.source();
+        }
+        Ok(())
+    }
+}
+
+/// Keeps a message on one line: texts from outside (what a server answers, paths) may hold line breaks, and escape
+/// sequences, which may reach no terminal.
+struct Line<'a, 'f>(&'a mut fmt::Formatter<'f>);
+
+impl fmt::Write for Line<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for (n, part) in text.split(char::is_control).enumerate() {
+            if n > 0 {
+                self.0.write_str(" ")?;
+            }
+            self.0.write_str(part)?;
         }
         Ok(())
     }
@@ -300,6 +316,28 @@ mod tests {
         assert!(status(0, "NotFound").is_not_found());
         assert!(status(404, "SomethingNew").is_not_found());
         assert!(!status(404, "Forbidden").is_not_found());
+    }
+
+    #[test]
+    fn is_of_one_class_whatever_the_server_mixes() {
+        assert!(status(410, "NotFound").is_not_found() && !status(410, "NotFound").is_expired());
+        let old = |code| {
+            Error::from(Status {
+                code,
+                message: "too old resource version: 1 (2)".into(),
+                ..Status::default()
+            })
+        };
+        assert!(old(404).is_not_found() && !old(404).is_expired());
+        assert!(old(0).is_expired() && old(200).is_expired() && old(500).is_expired());
+    }
+
+    #[test]
+    fn message_is_one_line_whatever_it_quotes() {
+        let told = Status { message: "a\r\nb\u{1b}[2Jc\n".into(), ..Status::default() };
+        let error = Error::config("in /tmp/x\ny").with_source(Error::from(told)).context("read\tit");
+        assert_eq!(error.to_string(), "read it: in /tmp/x y: a  b [2Jc");
+        assert_eq!(format!("{error:?}"), "Config(read it: in /tmp/x y: a  b [2Jc)");
     }
 
     #[test]

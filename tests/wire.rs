@@ -3,14 +3,11 @@
 //! - `recorded`: every answer of a real kube-apiserver in `tests/wire/*.http`, whole and cut at each byte
 //! - `watch`: what servers and broken connections can send in a watch
 //! - `list`: the shapes of lists
-//! - `corpus`: the inputs of the fuzz targets, through the same properties
 //!
 //! `http` reads the recorded files, on its own.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
-#[path = "wire/corpus.rs"]
-mod corpus;
 #[path = "wire/http.rs"]
 mod http;
 #[path = "wire/list.rs"]

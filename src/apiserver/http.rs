@@ -178,6 +178,8 @@ pub(super) fn parse_chunked(bytes: &[u8]) -> Outcome<Option<(Vec<u8>, usize)>> {
     loop {
         let (start, size) = match httparse::parse_chunk_size(&bytes[at..]) {
             Ok(httparse::Status::Complete((line, size))) => (at + line, size),
+            // A line of extensions may have no end.
+            Ok(httparse::Status::Partial) if bytes.len() - at > HEAD_LIMIT => return Err(bad()),
             Ok(httparse::Status::Partial) => return Ok(None),
             Err(_) => return Err(bad()),
         };
@@ -469,6 +471,8 @@ mod tests {
         assert!(parse_chunked(b"zz\r\n").is_err());
         assert!(parse_chunked(b"3\r\nabcd\r\n").is_err());
         assert!(parse_chunked(b"ffffffff\r\n").is_err());
+        let endless = [&b"1;"[..], &[b'x'; HEAD_LIMIT]].concat();
+        assert!(parse_chunked(&endless).is_err());
     }
 
     #[test]
@@ -477,7 +481,8 @@ mod tests {
         assert_eq!(decode("%ff", false), "\u{fffd}");
     }
 
-    /// Any bytes are a request, the beginning of one, or refused; what is read is within them.
+    /// Any bytes are a request, the beginning of one, or refused; what is read is within them, is not there before
+    /// its last byte, and is the same whatever follows it.
     #[test]
     fn no_bytes_make_it_panic() {
         let parts: [&[u8]; 20] = [
@@ -512,11 +517,20 @@ mod tests {
         for _ in 0..100_000 {
             let bytes: Vec<u8> = (0..random(10)).flat_map(|_| parts[random(parts.len())]).copied().collect();
             if let Ok(Some(head)) = parse_head(&bytes) {
-                assert!(head.bytes <= bytes.len(), "{}", bytes.escape_ascii());
+                let read = head.bytes;
+                assert!(matches!(parse_head(&bytes[..random(read)]), Ok(None)), "{}", bytes.escape_ascii());
+                let alone = parse_head(&bytes[..read]).unwrap().unwrap();
+                let told = |head: &Head| format!("{:?} {:?}", head.request, head.length);
+                assert_eq!((alone.bytes, told(&alone)), (read, told(&head)), "{}", bytes.escape_ascii());
                 heads += 1;
             }
             if let Ok(Some((body, read))) = parse_chunked(&bytes) {
-                assert!(body.len() < read && read <= bytes.len(), "{}", bytes.escape_ascii());
+                assert!(
+                    matches!(parse_chunked(&bytes[..random(read)]), Ok(None)),
+                    "{}",
+                    bytes.escape_ascii()
+                );
+                assert_eq!(parse_chunked(&bytes[..read]).unwrap(), Some((body, read)));
                 bodies += 1;
             }
         }

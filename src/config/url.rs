@@ -63,7 +63,9 @@ impl fmt::Display for Url {
 /// The text with whatever may be a user and password replaced.
 pub(super) fn redacted(text: &str) -> String {
     let Some(end) = text.rfind('@') else { return text.into() };
-    let start = text[..end].find("//").map_or(0, |at| at + 2);
+    // Of `bob:a//b@host` all is user and password: a scheme has no colon before its own.
+    let scheme = text[..end].find("//").filter(|at| !text[..*at].trim_end_matches(':').contains([':', '@']));
+    let start = scheme.map_or(0, |at| at + 2);
     format!("{}***{}", &text[..start], &text[end..])
 }
 
@@ -255,6 +257,8 @@ mod tests {
         assert_eq!(url.user, Some(("eve".into(), "p@w".into())));
         let error = Url::server("https://eve:hidden@example.test:x").unwrap_err().to_string();
         assert!(error.contains("https://***@example.test:x") && !error.contains("hidden"), "{error}");
+        let error = Url::server("eve:hidden//@example.test").unwrap_err().to_string();
+        assert!(error.contains("\"***@example.test") && !error.contains("hidden"), "{error}");
     }
 
     #[test]

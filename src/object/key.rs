@@ -3,6 +3,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use super::excerpt;
 use crate::error::Error;
 
 /// Names one object of a kind: namespace and name, or the name alone where the kind has no namespaces.
@@ -84,7 +85,7 @@ impl FromStr for ObjectKey {
         if good {
             Ok(Self(text.into()))
         } else {
-            Err(Error::invalid(format!("object key {text:?} is not NAME or NAMESPACE/NAME")))
+            Err(Error::invalid(format!("object key {} is not NAME or NAMESPACE/NAME", excerpt(text))))
         }
     }
 }

@@ -163,7 +163,7 @@ fn make<'v>(whole: &'v mut Value, pointer: &str) -> Option<&'v mut Value> {
         match value {
             Value::Object(fields) => Some(fields.entry(step).or_insert(Value::Null)),
             Value::Array(items) => {
-                let index = if step == "-" { items.len() } else { step.parse().ok()? };
+                let index = if step == "-" { items.len() } else { index(&step)? };
                 if index == items.len() {
                     items.push(Value::Null);
                 }
@@ -172,6 +172,11 @@ fn make<'v>(whole: &'v mut Value, pointer: &str) -> Option<&'v mut Value> {
             _ => None,
         }
     })
+}
+
+/// As RFC 6901 writes it: digits, without a sign or more zeros than needed.
+fn index(step: &str) -> Option<usize> {
+    step.parse().ok().filter(|index: &usize| index.to_string() == step)
 }
 
 fn unescape(step: &str) -> Cow<'_, str> {
@@ -230,7 +235,7 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for Pointer<'_, T> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
         let (step, path) = self.step()?;
-        let index: usize = step.parse().map_err(A::Error::custom)?;
+        let index = index(step).ok_or_else(|| A::Error::custom("no index"))?;
         for _ in 0..index {
             if seq.next_element::<IgnoredAny>()?.is_none() {
                 return Ok(());
@@ -440,7 +445,8 @@ mod tests {
         assert_eq!(pod.get_str("/status/phase").as_deref(), Some("Running\n"));
         assert_eq!(pod.get("/spec/big"), Some(12_345_678_901_234_567_890_u64));
         assert_eq!(pod.get::<Value>("").unwrap()["metadata"]["selfLink"], "kept");
-        for absent in ["/nope", "/spec/a~1b/2", "/spec/a~1b/x", "/spec/big/0", "spec", "/status/phase/"] {
+        let absent = ["/nope", "/spec/a~1b/2", "/spec/a~1b/x", "/spec/big/0", "spec", "/status/phase/"];
+        for absent in absent.into_iter().chain(["/spec/a~1b/+1", "/spec/a~1b/00", "/spec/a~1b/-"]) {
             assert_eq!(pod.get::<Value>(absent), None, "{absent}");
         }
         assert_eq!(pod.get::<u8>("/status/phase"), None);
@@ -468,6 +474,18 @@ mod tests {
     }
 
     #[test]
+    fn set_leaves_other_numbers_as_they_are() {
+        let numbers =
+            "[31.245270191439438,0.00011499999999999999,2.2250738585072014e-308,1.7976931348623157e308]";
+        let mut object = Object::from_json(&format!(
+            r#"{{"apiVersion":"v1","kind":"A","metadata":{{}},"spec":{numbers}}}"#
+        ))
+        .unwrap();
+        object.set("/metadata/name", "x").unwrap();
+        assert!(object.text().replace("e+", "e").contains(numbers), "{}", object.text());
+    }
+
+    #[test]
     fn a_change_that_makes_it_no_object_changes_nothing() {
         let mut pod = pod();
         for (pointer, value) in
@@ -476,7 +494,9 @@ mod tests {
             assert!(pod.set(pointer, value).unwrap_err().is_decode(), "{pointer}");
         }
         assert!(pod.set("/spec/big/x", 1).unwrap_err().is_invalid_argument());
-        assert!(pod.set("/spec/a~1b/7", 1).unwrap_err().is_invalid_argument());
+        for place in ["/spec/a~1b/7", "/spec/a~1b/+1", "/spec/a~1b/00"] {
+            assert!(pod.set(place, 1).unwrap_err().is_invalid_argument(), "{place}");
+        }
         assert_eq!(pod, super::tests::pod());
     }
 

@@ -197,8 +197,8 @@ fn nanos(text: &str) -> Option<i128> {
     // The digits 0.d₁d₂d₃… times 10^point, times 2^binary.
     let leading_zeros = whole.bytes().chain(fraction.bytes()).take_while(|b| *b == b'0').count();
     let digits = whole.bytes().chain(fraction.bytes()).map(|b| i128::from(b - b'0')).skip(leading_zeros);
-    let point =
-        i64::try_from(whole.len()).ok()?.saturating_add(exponent) - i64::try_from(leading_zeros).ok()?;
+    let length = |digits: usize| i64::try_from(digits).unwrap_or(i64::MAX);
+    let point = exponent.saturating_add(length(whole.len())).saturating_sub(length(leading_zeros));
     let digits: Vec<i128> = digits.collect();
     let size = match digits.iter().any(|d| *d != 0) {
         true => size(&digits, point, NANO << binary),
@@ -311,6 +311,8 @@ mod tests {
             ("-0.0000000001", -1),
             ("1.0000000000000000000000000000000000000000000001", 1_000_000_001),
             ("1e-1000000000000", 1),
+            ("0.01e-9223372036854775808", 1),
+            ("1000e9223372036854775807", i128::MAX),
             ("0e1000000000000", 0),
             ("0.0Ki", 0),
             ("0.00000000000000000000001Ei", 11_530),

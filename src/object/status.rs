@@ -147,7 +147,7 @@ impl Status {
             _ => Self { message: text("message"), reason: text("reason"), code, ..Self::default() },
         };
         let mut status = Self::deserialize(&value).unwrap_or(status);
-        if status.message.is_empty() && status.reason.is_empty() && status.code == 0 {
+        if words(&status.message).is_empty() && words(&status.reason).is_empty() && status.code == 0 {
             status.message = "the server told an error without saying which".into();
         }
         if status.status.is_empty() {
@@ -162,12 +162,18 @@ impl Status {
         self.status != "Success"
     }
 
-    /// A resourceVersion or continue token that is too old: by code, reason or message, as any of them may be missing.
+    /// A resourceVersion or continue token that is too old: by reason, code or message, as any of them may be missing;
+    /// the first that says anything decides.
     #[must_use]
     pub fn is_expired(&self) -> bool {
-        self.code == 410
-            || matches!(self.reason.as_str(), "Expired" | "Gone")
-            || (!self.has_known_reason() && self.message.starts_with("too old resource version"))
+        match (self.reason.as_str(), self.code) {
+            ("Expired" | "Gone", _) => true,
+            _ if self.has_known_reason() => false,
+            (_, 410) => true,
+            // Other codes of failures have a meaning of their own.
+            (_, 0..400 | 500) => self.message.starts_with("too old resource version"),
+            _ => false,
+        }
     }
 
     /// A resourceVersion that lies in the server's future: by cause, or by message as servers before 1.17 send it.
@@ -190,10 +196,15 @@ impl Status {
     }
 }
 
+/// The part of a text that says anything.
+fn words(text: &str) -> &str {
+    text.trim_matches(|c: char| c.is_whitespace() || c.is_control())
+}
+
 /// The message, and what class of failure it is if the message does not say so.
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.message.as_str(), self.reason.as_str(), self.code) {
+        match (words(&self.message), words(&self.reason), self.code) {
             ("", "", code) => write!(f, "the server answered {code}"),
             ("", reason, 0) => f.write_str(reason),
             ("", reason, code) => write!(f, "{reason} ({code})"),
@@ -238,6 +249,16 @@ mod tests {
             assert!(read(json).is_too_large_resource_version(), "{json}");
         }
         assert!(!read(r#"{"code":504,"reason":"Timeout"}"#).is_too_large_resource_version());
+    }
+
+    #[test]
+    fn a_blank_message_is_none() {
+        let told = |json: &str| Status::from_damaged(serde_json::from_str(json).unwrap()).to_string();
+        let nothing = "the server told an error without saying which";
+        assert_eq!(told(r#"{"message":" \n\u0000","reason":" "}"#), nothing);
+        assert_eq!(told(r#"" ""#), nothing);
+        assert_eq!(told(r#"{"message":"\t","reason":"Gone","code":410}"#), "Gone (410)");
+        assert_eq!(told(r#"{"message":" ","code":502}"#), "the server answered 502");
     }
 
     #[test]
