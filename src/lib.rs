@@ -12,6 +12,7 @@ pub mod wire;
 pub mod workqueue;
 
 mod backoff;
+mod base64_text;
 mod clock;
 mod error;
 mod http;

@@ -1,9 +1,8 @@
 //! What the server fills into built-in kinds, and the few checks of them.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
+use crate::base64_text;
 use crate::object::MicroTime;
 
 use super::answer::{Cause, Failure, Outcome};
@@ -35,7 +34,7 @@ pub(super) fn fill(kind: &Kind, body: &mut Value) {
             if let Some(Value::Object(texts)) = tree(body).remove("stringData") {
                 let data = child(body, "data");
                 for (key, value) in texts {
-                    data.insert(key, STANDARD.encode(plain(&value)).into());
+                    data.insert(key, base64_text::encode(plain(&value).as_bytes()).into());
                 }
             }
         }

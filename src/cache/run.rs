@@ -201,7 +201,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
                 Err(e) if e.is_expired() && !params.continue_token.is_empty() && again => {
                     debug!(target: "listwatch::cache", "{}: lists in one piece: {e}", reflector.describe());
                     params = reflector.list_params();
-                    again = false;
+                    (again, all) = (false, None);
                     items.clear();
                     unfit.clear();
                 }

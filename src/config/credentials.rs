@@ -3,9 +3,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use base64::Engine as _;
 use log::warn;
 
+use crate::base64_text;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 
@@ -100,7 +100,7 @@ impl Credentials {
         if user.is_empty() {
             return Self::none();
         }
-        let pair = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
+        let pair = base64_text::encode(format!("{user}:{password}").as_bytes());
         Self(Arc::new(Kind::Basic { user: user.into(), header: Secret::new(format!("Basic {pair}")) }))
     }
 

@@ -1,12 +1,10 @@
-use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 
-use base64::Engine as _;
-use base64::alphabet::STANDARD;
-use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
+
+use crate::base64_text;
 
 /// Bytes, which JSON holds as base64: the values of a Secret. `Debug` tells only how many there are.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
@@ -48,7 +46,7 @@ impl fmt::Debug for ByteString {
 
 impl Serialize for ByteString {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&BASE64.encode(&self.0))
+        serializer.serialize_str(&base64_text::encode(&self.0))
     }
 }
 
@@ -70,25 +68,12 @@ impl<'de> Deserialize<'de> for ByteString {
 
             // The message must not show the value: it may be a secret.
             fn visit_str<E: de::Error>(self, text: &str) -> Result<ByteString, E> {
-                decode(text).map(ByteString).ok_or_else(|| E::custom("a value that is not base64"))
+                base64_text::decode(text).map(ByteString).map_err(|_| E::custom("a value that is not base64"))
             }
         }
 
         deserializer.deserialize_any(Base64Visitor)
     }
-}
-
-/// RFC 4648 with padding. As Go, it does not mind what the unused bits of the last digit are.
-const BASE64: GeneralPurpose =
-    GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
-
-/// Line ends within are left out, as Go does.
-fn decode(text: &str) -> Option<Vec<u8>> {
-    let text: Cow<'_, str> = match text.contains(['\r', '\n']) {
-        true => text.replace(['\r', '\n'], "").into(),
-        false => text.into(),
-    };
-    BASE64.decode(&*text).ok()
 }
 
 #[cfg(test)]
@@ -111,12 +96,12 @@ mod tests {
             assert_eq!(serde_json::from_str::<ByteString>(&json).unwrap().as_str(), Some(bytes));
         }
         let all: Vec<u8> = (0..=255).collect();
-        let text = BASE64.encode(&all);
+        let text = base64_text::encode(&all);
         assert!(text.contains('+') && text.contains('/'));
         for length in 0..=256 {
-            assert_eq!(decode(&BASE64.encode(&all[..length])).unwrap(), all[..length]);
+            assert_eq!(base64_text::decode(&base64_text::encode(&all[..length])).unwrap(), all[..length]);
         }
-        assert_eq!(decode("Zm9v\r\nYmFy\n").unwrap(), b"foobar");
+        assert_eq!(base64_text::decode("Zm9v\r\nYmFy\n").unwrap(), b"foobar");
     }
 
     #[test]

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
-use base64::Engine as _;
 use serde_json::{Map, Value};
 
 use super::yaml;
+use crate::base64_text;
 use crate::config::Secret;
 use crate::error::{Error, Result};
 
@@ -251,12 +251,12 @@ impl<'a> At<'a> {
 
     /// base64, which may be broken into lines.
     fn bytes(&self, key: &str) -> Result<Vec<u8>> {
-        let text: Vec<u8> = match self.get(key) {
+        let text = match self.get(key) {
             None => return Ok(Vec::new()),
-            Some(Value::String(text)) => text.bytes().filter(|byte| !b"\r\n".contains(byte)).collect(),
+            Some(Value::String(text)) => text,
             Some(other) => return Err(self.wrong(key, other, "base64 text")),
         };
-        super::base64_decoder().decode(text).map_err(|error| {
+        base64_text::decode(text).map_err(|error| {
             // The error may quote a byte; only its place is told.
             let place = match error {
                 base64::DecodeError::InvalidByte(at, _) => format!("at character {at}"),

@@ -6,9 +6,6 @@ mod yaml;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use base64::engine::general_purpose::GeneralPurpose;
-use base64::engine::{DecodePaddingMode, GeneralPurposeConfig};
-
 use super::credentials::fits_header;
 use super::url::Url;
 use super::{ClientCertificate, Config, Credentials, Env, Impersonate, Pem, TlsOptions};
@@ -384,14 +381,6 @@ fn pem(path: &str, data: &[u8]) -> Option<Pem> {
 fn check_pem(data: &[u8], field: &str, place: &str) -> Result<()> {
     let found = data.windows(11).any(|window| window == b"-----BEGIN ");
     if found { Ok(()) } else { Err(Error::config(format!("{place}: {field} holds no PEM block"))) }
-}
-
-/// As Go's standard one: padded, but what is left of the last bits is not looked at.
-fn base64_decoder() -> GeneralPurpose {
-    let config = GeneralPurposeConfig::new()
-        .with_decode_allow_trailing_bits(true)
-        .with_decode_padding_mode(DecodePaddingMode::RequireCanonical);
-    GeneralPurpose::new(&base64::alphabet::STANDARD, config)
 }
 
 #[cfg(test)]

@@ -3,9 +3,10 @@
 
 use std::collections::HashMap;
 
-use base64::Engine as _;
 use granit_parser::{Event, Parser, ScalarStyle, Tag};
 use serde_json::{Map, Number, Value};
+
+use crate::base64_text;
 
 /// A value may be nested this deep; client-go allows 10,000, which would overflow a small stack.
 const MAX_DEPTH: usize = 1000;
@@ -216,9 +217,7 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, St
     };
     let value = match kind {
         "binary" => {
-            let bytes = super::base64_decoder()
-                .decode(text.bytes().filter(|b| !b"\r\n".contains(b)).collect::<Vec<_>>())
-                .map_err(|_| "a !!binary value is not base64")?;
+            let bytes = base64_text::decode(text).map_err(|_| "a !!binary value is not base64")?;
             return Ok(String::from_utf8_lossy(&bytes).into());
         }
         "" | "bool" | "int" | "float" | "null" | "timestamp" => resolve(text)?,
