@@ -3,6 +3,7 @@
 //! - `reflector`: lists and watches against a scripted server, in each list mode
 //! - `failures`: what a reflector does when the server, the connection or an object is not as it should be
 //! - `informer`: handlers, sync, resync, joining late, ending
+//! - `waits`: what waits between the threads of an informer, and who gives up
 //! - `threads`: how many threads there are, and that none stays
 //! - `factory`: one informer for each type, over HTTP
 //! - `controller`: keys to reconcile, over HTTP
@@ -28,3 +29,5 @@ mod script;
 mod server;
 #[path = "cache/threads.rs"]
 mod threads;
+#[path = "cache/waits.rs"]
+mod waits;

@@ -1,7 +1,7 @@
 use listwatch::{ListMeta, ListMode, ListParams, Resource, WatchParams};
 
 use crate::reflector::{MODES, sync};
-use crate::script::{expired, named, next, object, refused, run, run_with, status, unfit};
+use crate::script::{expired, named, next, object, refused, run, run_with, status, timed_out, unfit};
 
 #[test]
 fn an_object_that_does_not_fit_is_passed_by_and_named() {
@@ -84,6 +84,7 @@ fn a_server_that_cannot_stream_a_list_is_asked_for_pages_from_then_on() {
         status(404, "NotFound", ""),
         status(422, "Invalid", "sendInitialEvents: Forbidden"),
         status(500, "InternalError", ""),
+        timed_out(), // says nothing
     ];
     let count = refusals.len();
     let mut refusals = refusals.into_iter();

@@ -52,7 +52,9 @@ pub(crate) fn setup() -> Setup {
     setup_with(|builder| builder)
 }
 
-fn setup_with(with: impl FnOnce(InformerBuilder<ConfigMap>) -> InformerBuilder<ConfigMap>) -> Setup {
+pub(crate) fn setup_with(
+    with: impl FnOnce(InformerBuilder<ConfigMap>) -> InformerBuilder<ConfigMap>,
+) -> Setup {
     let (script, server) = script();
     let (clock, stop) = (Clock::manual(), Stop::new());
     let informer = with(Informer::builder(script).clock(clock.clone())).build().unwrap();
@@ -60,12 +62,12 @@ fn setup_with(with: impl FnOnce(InformerBuilder<ConfigMap>) -> InformerBuilder<C
 }
 
 impl Setup {
-    fn start(&self) {
+    pub(crate) fn start(&self) {
         self.informer.start(&self.stop).unwrap();
     }
 
     #[track_caller]
-    fn synced(&self) {
+    pub(crate) fn synced(&self) {
         let informer = self.informer.clone();
         soon(move || informer.wait_for_sync(Duration::from_secs(60))).unwrap();
     }

@@ -4,7 +4,7 @@ use listwatch::cache::{Activity, Delta};
 use listwatch::{ListMeta, ListMode, ListParams, WatchParams};
 
 use crate::script::{Feed, Running};
-use crate::script::{broken_frame, expired, next, object, refused, run, run_with, status, timers};
+use crate::script::{broken_frame, expired, next, object, refused, run, run_with, status, timers, too_long};
 
 /// Each scenario runs in each mode of listing; what they share is said once, here.
 pub(crate) const MODES: [ListMode; 3] = [ListMode::Paged(2), ListMode::WatchList, ListMode::Cached];
@@ -427,24 +427,26 @@ fn a_sink_that_has_had_enough_ends_it() {
 #[test]
 fn a_frame_that_cannot_be_read_twice_leads_to_a_list() {
     for mode in MODES {
-        let run = run(mode);
-        let feed = sync(&run, mode, "", &[], "10");
-        feed.added("a/x@11");
-        run.expect(&["upsert a/x@11"]);
-        feed.fail(broken_frame());
-        run.wait_out();
-        // Something came through: it is not the same place.
-        let feed = run.server.watch_from("11").open();
-        feed.added("a/x@12");
-        run.expect(&["upsert a/x@12"]);
-        feed.fail(broken_frame());
-        run.wait_out();
-        run.server.watch_from("12").open().fail(broken_frame());
-        run.wait_out();
-        let feed = sync(&run, mode, "12", &["a/x@12"], "15");
-        // After the list it counts anew.
-        feed.fail(broken_frame());
-        run.wait_out();
-        run.server.watch_from("15");
+        for frame in [broken_frame, too_long] {
+            let run = run(mode);
+            let feed = sync(&run, mode, "", &[], "10");
+            feed.added("a/x@11");
+            run.expect(&["upsert a/x@11"]);
+            feed.fail(frame());
+            run.wait_out();
+            // Something came through: it is not the same place.
+            let feed = run.server.watch_from("11").open();
+            feed.added("a/x@12");
+            run.expect(&["upsert a/x@12"]);
+            feed.fail(frame());
+            run.wait_out();
+            run.server.watch_from("12").open().fail(frame());
+            run.wait_out();
+            let feed = sync(&run, mode, "12", &["a/x@12"], "15");
+            // After the list it counts anew.
+            feed.fail(frame());
+            run.wait_out();
+            run.server.watch_from("15");
+        }
     }
 }

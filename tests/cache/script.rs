@@ -262,6 +262,25 @@ pub(crate) fn broken_frame() -> Error {
     decode("not JSON")
 }
 
+/// A line over the limit.
+pub(crate) fn too_long() -> Error {
+    let mut decoder = WatchDecoder::<ConfigMap>::new(Expect::any()).max_line(1);
+    decoder.feed(b"{}\n");
+    let error = decoder.next_event().unwrap().unwrap_err();
+    assert!(error.is_limit());
+    error
+}
+
+/// The error of a call that took too long.
+pub(crate) fn timed_out() -> Error {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let config = listwatch::Config::new(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+    let client = listwatch::Client::new(config.with_timeout(Duration::from_millis(30))).unwrap();
+    let error = listwatch::Api::<ConfigMap>::namespaced(&client, "a").get("a").unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+    error
+}
+
 /// An object whose data does not fit.
 pub(crate) fn unfit(event: &str, key: &str, version: &str) -> Error {
     let key: ObjectKey = key.parse().unwrap();

@@ -63,7 +63,7 @@ fn handlers_that_come_and_go_leave_no_thread() {
     let (informer, stop) = (Informer::builder(script).clock(Clock::manual()).build().unwrap(), Stop::new());
     informer.start(&stop).unwrap();
     let _feed = server.sync(&["a/x@1"], "10");
-    for _ in 0..500 {
+    for _ in 0..10_000 {
         informer.add_handler(recorder().0).unwrap().remove();
     }
     until("brief", 2);
