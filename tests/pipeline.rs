@@ -250,6 +250,44 @@ fn an_informer_that_cannot_sync_says_why() {
     factory.join();
 }
 
+/// A program may start before its network does: beside a proxy of a service mesh, on a node that boots.
+#[test]
+fn a_server_that_starts_later_is_waited_for() {
+    for mode in MODES {
+        let mut server = ApiServer::start().unwrap();
+        let client = server.client().unwrap();
+        server.pause().unwrap();
+        let (clock, stop) = (Clock::manual(), Stop::new());
+        let informer = Informer::builder(Api::<ConfigMap>::all(&client))
+            .mode(mode)
+            .clock(clock.clone())
+            .build()
+            .unwrap();
+        informer.start(&stop).unwrap();
+        for _ in 0..5 {
+            clock.wait_for_timers(1);
+            assert_eq!(informer.health().lists, 0);
+            clock.advance(clock.next_timer().unwrap_or_default());
+        }
+        clock.wait_for_timers(1);
+        let why = informer.wait_for_sync(Duration::ZERO).unwrap_err().to_string();
+        assert!(why.contains("configmaps") && why.contains("connect to 127.0.0.1"), "{why}");
+        server.resume().unwrap();
+        Api::<ConfigMap>::default_namespaced(&client)
+            .create(&PostParams::default(), &config_map("late", ""))
+            .unwrap();
+        clock.advance(clock.next_timer().unwrap_or_default());
+        let (done, is_done) = unbounded();
+        let waiting = informer.clone();
+        let wait = move || done.send(waiting.wait_for_sync(Duration::MAX)).unwrap();
+        std::thread::Builder::new().spawn(wait).unwrap();
+        is_done.recv_timeout(SOON).unwrap().unwrap();
+        assert!(informer.lister().get("default", "late").is_some());
+        stop.stop();
+        informer.join();
+    }
+}
+
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Site {
     metadata: ObjectMeta,

@@ -13,7 +13,11 @@ use crate::stop::Stop;
 
 /// Makes each informer once: whoever asks for a type gets the same one, with one list/watch and one cache.
 ///
-/// A factory is of one namespace or all, and of one selection. Clones are the same factory.
+/// A factory is of one namespace or all, and of one selection. For several namespaces, where a role does not allow all,
+/// make a factory of each, with the same handlers or the same queue: there is a watch for each namespace then, as the
+/// API has none of several. Clones are the same factory.
+///
+/// Each informer holds one connection, for its watch.
 #[derive(Clone)]
 pub struct InformerFactory {
     client: Client,

@@ -170,7 +170,9 @@ impl<K: Resource> Reflector<K> {
         self
     }
 
-    /// Called with each failure, on the thread that reads; the reflector goes on all the same.
+    /// Called with each failure, on the thread that reads; the reflector goes on all the same, for ever. Who would give
+    /// up after a long outage stops it from here, with the [`Stop`] that it runs with:
+    /// [`health`](Self::health) and [`Informer::health`](super::Informer::health) tell since when nothing has come.
     #[must_use]
     pub fn on_error(mut self, f: impl Fn(&Error) + Send + Sync + 'static) -> Self {
         self.on_error = Some(Arc::new(f));

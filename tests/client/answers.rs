@@ -351,3 +351,28 @@ fn an_answer_that_is_no_json_or_another_kind_is_an_error_of_decoding() {
     assert!(client.request::<ConfigMap>(&login).unwrap_err().is_decode());
     assert_eq!(client.request_text(&login).unwrap(), "<html>Please log in</html>");
 }
+
+#[test]
+fn an_event_of_many_megabytes_comes_through_and_one_without_end_is_an_error() {
+    let long = |name: &str, megabytes: usize| {
+        let data = format!(r#""data":{{"k":"{}"}},"metadata":"#, "x".repeat(megabytes << 20));
+        event("ADDED", &config_map(name).replace(r#""metadata":"#, &data))
+    };
+    let server = Server::start(move |mut connection| {
+        connection.request();
+        connection.stream();
+        for line in [long("a", 5), long("b", 20), event("ADDED", &config_map("c")), long("d", 65)] {
+            line.as_bytes().chunks(1 << 20).for_each(|piece| connection.chunk(piece));
+        }
+        connection.closed();
+    });
+    let api = config_maps(&client(&server.url()));
+    let mut watch = api.watch(&WatchParams::default(), &Stop::new()).unwrap();
+    for (name, length) in [("a", 5 << 20), ("b", 20 << 20), ("c", 0)] {
+        let Some(Ok(WatchEvent::Added(object))) = watch.next() else { panic!("{name}") };
+        assert_eq!(object.metadata.name, name);
+        assert_eq!(object.data.get("k").unwrap_or_default().len(), length);
+    }
+    assert!(watch.next().unwrap().unwrap_err().is_limit());
+    assert!(watch.next().is_none());
+}

@@ -252,3 +252,69 @@ fn a_dead_watch_is_found_within_the_silence_and_goes_on_without_a_list() {
     assert_eq!(requests.iter().filter(|line| !line.contains("watch=true")).count(), 1, "{requests:?}");
     assert!(requests[1..].iter().all(|line| line.contains("resourceVersion=7&")), "{requests:?}");
 }
+
+/// Load balancers drop what was quiet for four minutes, without a word.
+#[test]
+fn a_watch_ends_before_a_balancer_would_drop_it() {
+    let server = Server::start(|c| {
+        c.serve(|c, _| {
+            c.stream();
+            c.last_chunk();
+        });
+    });
+    let api = config_maps(&client(&server.url()));
+    let asked = |params: &WatchParams| -> u64 {
+        assert!(api.watch(params, &Stop::new()).unwrap().next().is_none());
+        let line = server.next().line;
+        line.split("timeoutSeconds=").nth(1).unwrap().split('&').next().unwrap().parse().unwrap()
+    };
+    let drawn: Vec<_> = (0..50).map(|_| asked(&WatchParams::default())).collect();
+    assert!(drawn.iter().all(|time| (180..=225).contains(time)), "{drawn:?}");
+    // Not all of a program's watches end at once.
+    assert!(drawn.iter().any(|time| *time != drawn[0]), "{drawn:?}");
+    let seconds = Duration::from_secs;
+    // The server ends a quiet watch before it would be taken for dead.
+    for (silence, expected) in [(4, 3), (60, 50), (200, 190), (3600, 3590)] {
+        assert_eq!(asked(&WatchParams::default().silence(seconds(silence))), expected);
+    }
+    assert_eq!(asked(&WatchParams::default().timeout(seconds(30))), 30);
+    assert_eq!(asked(&WatchParams::default().timeout(seconds(30)).silence(seconds(90))), 30);
+}
+
+/// Of all that a server has to say about a few objects; it would cut off who does not read.
+#[test]
+fn a_blocked_handler_does_not_keep_the_connection_from_being_read() {
+    let (sent, all) = bounded(1);
+    let data = "x".repeat(10_000);
+    let server = Server::start(move |mut c| {
+        if !c.request().unwrap().line.contains("watch=true") {
+            let list =
+                r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[]}"#;
+            return c.json(200, list);
+        }
+        c.stream();
+        // More than sockets and queues could hold.
+        let written = (10..6_000).try_for_each(|version| {
+            let line = format!(
+                r#"{{"type":"ADDED","object":{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"c-{}","namespace":"ns","uid":"u","resourceVersion":"{version}"}},"data":{{"k":"{data}"}}}}}}"#,
+                version % 100,
+            ) + "\n";
+            c.try_send(format!("{:x}\r\n{line}\r\n", line.len()).as_bytes())
+        });
+        sent.send(written).unwrap();
+        c.closed();
+    });
+    let (go, gate) = bounded::<()>(0);
+    let stop = Stop::new();
+    let blocked = Handlers::<ConfigMap>::new().on_add(move |_, _| {
+        let _ = gate.recv();
+    });
+    let informer = Informer::builder(config_maps(&client(&server.url()))).build().unwrap();
+    let registration = informer.add_handler(blocked).unwrap();
+    informer.start(&stop).unwrap();
+    assert_eq!(all.recv_timeout(super::SOON), Ok(Ok(())));
+    assert!(registration.depth() < 2_000, "{}", registration.depth());
+    drop(go);
+    stop.stop();
+    informer.join();
+}

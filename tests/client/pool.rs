@@ -293,3 +293,15 @@ fn a_client_has_no_threads_but_for_name_lookups() {
     let ours: Vec<_> = names.filter(|name| name.starts_with("lw-")).collect();
     assert!(ours.iter().all(|name| name == "lw-dns\n"), "{ours:?}");
 }
+
+/// The server has fair queues; a limit that nobody asked for makes a start last minutes.
+#[test]
+fn no_call_is_held_back() {
+    let server = Server::start(|c| c.serve(|c, _| c.json(200, config_map("a"))));
+    // Whoever waited for time to pass would wait for ever.
+    let config = config(&server.url()).with_clock(listwatch::Clock::manual());
+    let api = config_maps(&listwatch::Client::new(config).unwrap());
+    for _ in 0..500 {
+        api.get("a").unwrap();
+    }
+}

@@ -325,3 +325,18 @@ fn a_whole_object_gets_the_kind_that_is_expected_if_it_came_without() {
     let Some(Ok(WatchEvent::Added(object))) = events.first() else { panic!("{events:?}") };
     assert_eq!((object.api_version(), object.kind()), ("apps/v1", "Deployment"));
 }
+
+/// The cheap way to watch metadata alone: what the server sends beside it is skipped, and what is of another form there
+/// does not matter.
+#[test]
+fn a_type_of_nothing_but_metadata_is_read_from_whole_objects() {
+    #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+    struct Meta {
+        metadata: listwatch::ObjectMeta,
+    }
+    listwatch::resource!(Meta: "v1", "Pod", "pods", namespaced);
+    let line = pod("MODIFIED", "a", 7, r#""containers":7,"nodeName":["x"]"#);
+    assert_eq!(watch_lines::<Meta>("v1 Pod", &[line.as_bytes()]), ["MODIFIED ns/a 7"]);
+    let bookmark = r#"{"type":"BOOKMARK","object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"9"}}}"#;
+    assert_eq!(watch_lines::<Meta>("v1 Pod", &[bookmark.as_bytes(), b"\n"]), ["BOOKMARK 9"]);
+}
