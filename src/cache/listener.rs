@@ -533,6 +533,19 @@ mod tests {
     }
 
     #[test]
+    fn a_slow_handler_is_told_of_once_a_minute() {
+        let clock = Clock::manual();
+        let listener = Listener::<ConfigMap>::new("test".into(), None, clock.clone());
+        let tells =
+            |n: usize| listener.push([update(&format!("a/x@{n}"), &format!("a/x@{}", n + 1))].into_iter());
+        assert!((0..BOUND).all(|n| tells(n).is_none()));
+        assert!(tells(BOUND).is_some_and(|depth| depth >= BOUND));
+        assert!((0..5000).all(|n| tells(BOUND + n).is_none()));
+        clock.advance(WARN_EVERY);
+        assert!(tells(1).is_some() && tells(2).is_none());
+    }
+
+    #[test]
     fn a_merged_addition_keeps_its_initial_flag() {
         let (listener, told, go) = blocked();
         fill(&listener);

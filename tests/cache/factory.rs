@@ -1,7 +1,10 @@
 use std::time::Duration;
 
 use listwatch::types::{ConfigMap, Node, Secret};
-use listwatch::{Clock, InformerFactory, ListMode, Resource, StaticResource, Stop};
+use listwatch::{
+    Clock, InformerFactory, ListMode, ObjectKey, RateLimiter, Resource, StaticResource, Stop, WorkQueue,
+    enqueue,
+};
 
 use crate::informer::{expect, recorder};
 use crate::script::{PATIENCE, next, soon, timers, until};
@@ -69,6 +72,43 @@ fn another_selection_has_other_informers() {
     );
     stop.stop();
     soon(move || [all, some].iter().for_each(InformerFactory::join));
+}
+
+/// Where a role allows some namespaces only.
+#[test]
+fn several_namespaces_are_as_many_factories_with_one_queue_and_nothing_else_is_asked_for() {
+    let server = serve();
+    for key in ["a/x", "b/x", "secret/x"] {
+        server.put(CONFIG_MAPS, key, None);
+    }
+    let (client, stop) = (server.client(), Stop::new());
+    let queue = WorkQueue::<ObjectKey>::new(RateLimiter::default());
+    let factories = ["a", "b"].map(|namespace| InformerFactory::new(&client).namespace(namespace));
+    for factory in &factories {
+        factory.informer::<ConfigMap>().add_handler(enqueue(&queue)).unwrap();
+        factory.start(&stop).unwrap();
+        factory.wait_for_sync(PATIENCE).unwrap();
+    }
+    server.put(CONFIG_MAPS, "b/y", None);
+    let mut keys: Vec<_> = (0..3)
+        .map(|_| {
+            let key = queue.get_timeout(PATIENCE, &stop).unwrap();
+            queue.done(&key);
+            key.to_string()
+        })
+        .collect();
+    keys.sort();
+    assert_eq!(keys, ["a/x", "b/x", "b/y"]);
+    let requests = server.seen();
+    for namespace in ["a", "b"] {
+        let path = format!("/api/v1/namespaces/{namespace}/configmaps?");
+        let (watches, lists): (Vec<_>, Vec<_>) =
+            requests.iter().filter(|r| r.starts_with(&path)).partition(|r| r.contains("watch=true"));
+        assert_eq!((lists.len(), watches.len()), (1, 1), "{requests:?}");
+    }
+    assert_eq!(requests.len(), 4, "{requests:?}");
+    stop.stop();
+    soon(move || factories.iter().for_each(InformerFactory::join));
 }
 
 #[test]
