@@ -74,13 +74,15 @@ fn each_row_of_the_table_has_a_test() {
     let without: Vec<_> = rows.iter().filter(|row| row.tests.is_empty()).map(|row| row.number).collect();
     assert!(without.is_empty(), "rows without a test: {without:?}");
     assert!(rows.iter().all(|row| matches!(&*row.priority, "P0" | "P1" | "P2")));
-    assert!(rows.is_sorted_by(|a, b| a.number < b.number), "rows out of order, or twice");
+    let mut numbers: Vec<_> = rows.iter().map(|row| row.number).collect();
+    numbers.sort_unstable();
+    assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "a row is there twice: {numbers:?}");
     // A row is not to be lost from the table by mistake.
     assert_eq!(rows.iter().filter(|row| row.priority == "P0").count(), P0_ROWS);
 }
 
 /// How many rows are P0.
-const P0_ROWS: usize = 61;
+const P0_ROWS: usize = 66;
 
 #[test]
 fn what_is_ignored_or_no_test_is_found_out() {
