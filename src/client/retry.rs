@@ -31,11 +31,13 @@ impl Client {
                 Err(e) => e,
                 done => return done,
             };
-            let Some(asked) = asked_to_wait(&e) else { return Err(e) };
+            // Before any sum: a server can ask for more time than can be counted.
+            let left = until.saturating_duration_since(clock.now());
+            let Some(asked) = asked_to_wait(&e).filter(|asked| *asked < left) else { return Err(e) };
             let wait = asked.max(least);
             // Many clients were refused at once; they must not come back at once.
             let wait = jitter.between(wait, wait + wait / 4);
-            if clock.now() + wait >= until {
+            if clock.deadline(wait) >= until {
                 return Err(e);
             }
             debug!(target: "listwatch::client", "{e}; tried again in {wait:.1?}");

@@ -112,6 +112,11 @@ fn it_is_given_up_after_ten_times_or_when_there_is_no_time_left() {
     assert!(error.is_too_many_requests() && waits == 3, "{waits}");
     // One that asks for more time than there is, is not waited for at all.
     assert_eq!(refused(&busy(100, 429, "Retry-After: 60\r\n", LATER), 30).1, 0);
+    // Nor one that asks for more than can be counted.
+    for seconds in ["18446744073709551615", "9223372036854775807", "4611686018427387904"] {
+        let headers = format!("Retry-After: {seconds}\r\n").leak();
+        assert_eq!(refused(&busy(100, 429, headers, LATER), 30).1, 0);
+    }
 }
 
 #[test]
