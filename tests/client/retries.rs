@@ -120,6 +120,21 @@ fn it_is_given_up_after_ten_times_or_when_there_is_no_time_left() {
 }
 
 #[test]
+fn issue_k8s_26871_waits_grow_beyond_what_the_server_asks_for_and_are_not_the_same() {
+    let server = busy(9, 429, "Retry-After: 1\r\n", LATER);
+    let (answer, waits) = calls(&server, Duration::from_secs(1000), |api| api.get("a"));
+    answer.unwrap();
+    let least = [1.0, 1.0, 1.0, 1.0, 1.6, 3.2, 5.0, 5.0, 5.0];
+    let waits: Vec<_> = waits.iter().map(Duration::as_secs_f64).collect();
+    assert_eq!(waits.len(), least.len());
+    assert!(
+        waits.iter().zip(least).all(|(wait, least)| (least..=least * 1.25 + 0.001).contains(wait)),
+        "{waits:?}"
+    );
+    assert!(waits[..4].iter().any(|wait| *wait != waits[0]), "all come back at once: {waits:?}");
+}
+
+#[test]
 fn lists_and_watches_are_tried_again_too() {
     let server = busy(2, 429, "Retry-After: 1\r\n", LATER);
     let (answer, waits) = calls(&server, Duration::from_secs(60), |api| {
