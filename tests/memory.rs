@@ -137,10 +137,10 @@ fn a_list_takes_little_more_than_the_cache_the_first_time_and_again() {
         return lists_within_the_memory_of_its_cache(modes[number.parse::<usize>().unwrap()]);
     }
     let _alone = alone();
-    for number in 0..modes.len() {
+    for (number, mode) in modes.iter().enumerate() {
         let mut itself = std::process::Command::new(std::env::current_exe().unwrap());
         itself.args(["--exact", SELF, "--nocapture"]).env("LISTWATCH_TEST_MODE", number.to_string());
-        assert!(itself.status().unwrap().success(), "{:?}", modes[number]);
+        assert!(itself.status().unwrap().success(), "{mode:?}");
     }
 }
 

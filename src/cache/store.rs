@@ -383,7 +383,7 @@ fn compare<K: Resource>(old: Option<Arc<K>>, new: Arc<K>, went_back: bool, chang
             changes.push(Change::Deleted { object: old, final_state_known: false });
             changes.push(Change::Added(new));
         }
-        Some(old) if is_same_version(&*old, &*new) && !(went_back && !Arc::ptr_eq(&old, &new)) => {}
+        Some(old) if is_same_version(&*old, &*new) && (!went_back || Arc::ptr_eq(&old, &new)) => {}
         Some(old) => changes.push(Change::Updated { old, new }),
     }
 }
