@@ -23,6 +23,9 @@ mod custom;
 mod deletion;
 #[path = "apiserver/faults.rs"]
 mod faults;
+#[allow(dead_code)] // other suites use the rest
+#[path = "support/history.rs"]
+mod history;
 #[path = "apiserver/kubectl.rs"]
 mod kubectl;
 #[path = "apiserver/lists.rs"]

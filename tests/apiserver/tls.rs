@@ -11,14 +11,15 @@ use listwatch::apiserver::faults::{Effect, Fault};
 use listwatch::config::{ClientCertificate, Pem, TlsOptions};
 use listwatch::types::ConfigMap;
 use listwatch::{
-    Api, Client, Clock, Config, Credentials, Error, ListParams, ObjectMeta, PostParams, Resource, Stop,
-    WatchEvent, WatchParams,
+    Api, Client, Clock, Config, Credentials, DeleteParams, Error, Informer, ListMode, ListParams, ObjectMeta,
+    PostParams, Resource, Stop, WatchEvent, WatchParams,
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::client::{CM, is_quiet};
+use crate::history::{History, state_of};
 
 const SOON: Duration = Duration::from_secs(20);
 /// How long clients wait that are to meet silence.
@@ -357,4 +358,85 @@ fn stop_and_pause_end_what_is_held() {
     assert!(held.wait_for_hit(SOON));
     server.stop();
     assert_eq!(rest(stream).1, Err(ErrorKind::UnexpectedEof));
+}
+
+// ---- informers ------------------------------------------------------------------------------------------------
+
+const MODES: [ListMode; 3] = [ListMode::Paged(2), ListMode::WatchList, ListMode::Cached];
+
+/// What happens to an informer, which gives silence up after a moment, as it connects again after a restart, twice.
+/// Meanwhile an object was created and another deleted.
+#[track_caller]
+fn recovers_from(server: fn() -> ApiServer, fault: &Fault) {
+    for mode in MODES {
+        let context = format!("{fault:?} in {mode:?}");
+        let mut server = server();
+        let (client, clock, stop) = (server.client().unwrap(), Clock::manual(), Stop::new());
+        let maps = maps(&client);
+        ["kept", "gone"].iter().for_each(|name| create(&maps, name));
+        let builder = Informer::builder(Api::<ConfigMap>::all(&server.client().unwrap()));
+        let informer = builder.mode(mode).silence(MOMENT).clock(clock.clone()).build().unwrap();
+        let history = History::new();
+        informer.add_handler(history.handler()).unwrap();
+        informer.start(&stop).unwrap();
+        informer.wait_for_sync(SOON).unwrap();
+        server.pause().unwrap();
+        clock.wait_for_timers(1);
+        server.resume().unwrap();
+        maps.delete("gone", &DeleteParams::default()).unwrap();
+        create(&maps, "new");
+
+        // The waits between are those of a manual clock.
+        let go_on = || clock.next_timer().into_iter().for_each(|wait| clock.advance(wait));
+        let guard = server.inject(fault.clone());
+        for _ in 0..2 {
+            let hit = (0..1000).any(|_| {
+                go_on();
+                guard.wait_for_hit(Duration::from_millis(20))
+            });
+            assert!(hit, "{context}: {:?}", informer.health());
+        }
+        assert_eq!(history.deleted(), [""; 0], "{context}: nothing gets through");
+        drop(guard);
+        let there = state_of(maps.list(&ListParams::default()).unwrap().iter());
+        let there_again = (0..1000).any(|_| {
+            let stored = informer.lister().store().list();
+            if history.state() == there && state_of(stored.iter().map(|map| &**map)) == there {
+                return true;
+            }
+            go_on();
+            let _ = history.news.recv_timeout(Duration::from_millis(20));
+            false
+        });
+        assert!(there_again, "{context}: {:?} and not {there:?}; {:?}", history.state(), informer.health());
+        assert_eq!(history.deleted(), ["default/gone"], "{context}");
+        history.assert_sound(&context);
+        stop.stop();
+        informer.join();
+    }
+}
+
+fn plain() -> ApiServer {
+    ApiServer::start().unwrap()
+}
+
+#[test]
+fn informers_survive_connections_that_are_accepted_and_stay_silent() {
+    recovers_from(plain, &Fault::new(Effect::Silence).connections());
+    recovers_from(start, &Fault::new(Effect::Silence).connections());
+}
+
+#[test]
+fn informers_survive_connections_that_are_cut_at_once() {
+    for effect in [Effect::Close, Effect::Reset] {
+        recovers_from(plain, &Fault::new(effect.clone()).connections());
+        recovers_from(start, &Fault::new(effect).connections());
+    }
+}
+
+#[test]
+fn informers_survive_tls_without_an_answer() {
+    for effect in [Effect::Silence, Effect::HeadOnly] {
+        recovers_from(start, &Fault::new(effect).path("/api/v1/configmaps"));
+    }
 }
