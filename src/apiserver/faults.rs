@@ -85,7 +85,8 @@ use super::http::{Connection, Request};
 pub(super) use frames::Frames;
 pub use reply::Reply;
 
-/// What happens to a request, or to a watch. Numbers of events do not count bookmarks.
+/// What happens to a request, to a watch, or to a new [connection](Fault::connections). Numbers of events do not count
+/// bookmarks.
 ///
 /// Watches that are open when a fault is set meet it too, where it is about the connection or about watches: their
 /// events are counted from then on.
@@ -93,7 +94,8 @@ pub use reply::Reply;
 #[non_exhaustive]
 pub enum Effect {
     /// No answer, no byte; a watch that is open brings nothing more, and the connection stays. A partition, a node that
-    /// hangs, a load balancer that forgot the connection: both ends think that it lives.
+    /// hangs, a load balancer that forgot the connection: both ends think that it lives. With TLS the handshake was done,
+    /// except for new connections.
     Silence,
     /// The connection is closed in place of an answer: a server that goes down, a proxy without a backend.
     Close,
