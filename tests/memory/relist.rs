@@ -56,8 +56,22 @@ fn template() -> String {
     .to_string()
 }
 
-fn pod(template: &str, number: usize, version: usize) -> String {
-    template.replace("@N", &format!("{number:012}")).replace("@V", &version.to_string())
+/// The text, cut at its marks.
+struct Template(Vec<String>);
+
+impl Template {
+    fn new() -> Self {
+        Self(template().split('@').map(String::from).collect())
+    }
+
+    fn pod(&self, number: usize, version: usize) -> String {
+        let (number, version) = (format!("{number:012}"), version.to_string());
+        let (begin, parts) = self.0.split_first().unwrap();
+        parts.iter().fold(begin.clone(), |text, part| {
+            let (mark, rest) = part.split_at(1);
+            text + if mark == "N" { &number } else { &version } + rest
+        })
+    }
 }
 
 /// The version that an object has in the list of this number.
@@ -81,7 +95,7 @@ struct Server {
 }
 
 struct Shared {
-    template: String,
+    template: Template,
     /// The number of the list that is given now.
     list: AtomicUsize,
     /// Told when the watch is to end, so that a list follows.
@@ -93,7 +107,8 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let (expire, expires) = unbounded();
-        let shared = Arc::new(Shared { template: template(), list: AtomicUsize::new(0), expire: expires });
+        let shared =
+            Arc::new(Shared { template: Template::new(), list: AtomicUsize::new(0), expire: expires });
         let serving = shared.clone();
         let accept = move || {
             for stream in listener.incoming() {
@@ -179,7 +194,7 @@ impl Shared {
     }
 
     fn pod(&self, number: usize) -> String {
-        pod(&self.template, number, version(number, self.list.load(Ordering::SeqCst)))
+        self.template.pod(number, version(number, self.list.load(Ordering::SeqCst)))
     }
 
     fn list(&self, from: usize, limit: usize, mut out: Chunks<'_>) -> io::Result<()> {
@@ -212,7 +227,7 @@ impl Shared {
         if self.expire.recv().is_err() {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
-        let changed = pod(&self.template, 0, list_version(list) + 1);
+        let changed = self.template.pod(0, list_version(list) + 1);
         out.push(&format!("{{\"type\":\"MODIFIED\",\"object\":{changed}}}\n"))?;
         self.list.store(list + 1, Ordering::SeqCst);
         out.push("{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"status\":\"Failure\",\"reason\":\"Expired\",\"code\":410}}\n")?;
@@ -222,11 +237,11 @@ impl Shared {
 
 /// What the objects take alone, put into a store one by one. They are kept, so that what comes later finds no room
 /// that was used before.
-fn settled(template: &str) -> (f64, Store<Pod>) {
+fn settled(template: &Template) -> (f64, Store<Pod>) {
     let (store, mut writer) = Store::new();
     let before = resident();
     for number in 0..OBJECTS {
-        let object: Pod = serde_json::from_str(&pod(template, number, 1)).unwrap();
+        let object: Pod = serde_json::from_str(&template.pod(number, 1)).unwrap();
         writer.apply(Delta::Upsert(Arc::new(object)));
     }
     (resident() - before, store)
@@ -270,7 +285,7 @@ fn relists(mode: ListMode) {
     println!(
         "memory: {mode:?}: {OBJECTS} pods of {} bytes take {:.1} MiB in a store; an informer {:.1} MiB after its \
          first list, at most {:.1} in it and {:.1} in {RELISTS} relists: {:.2} times the store",
-        server.shared.template.len(),
+        server.shared.template.pod(0, 1).len(),
         alone / MIB,
         first / MIB,
         first_peak / MIB,
