@@ -297,9 +297,11 @@ fn a_handshake_is_followed_by_silence() {
     let server = start();
     for effect in [Effect::Silence, Effect::HeadOnly] {
         let silent = server.inject(Fault::new(effect));
-        let error = impatient(&server).list(&ListParams::default()).unwrap_err();
-        assert!(error.is_timeout(), "{error:?}");
-        assert!(silent.wait_for_hit(SOON));
+        // On a busy machine the handshake may take longer than it has.
+        while !silent.wait_for_hit(Duration::ZERO) {
+            let error = impatient(&server).list(&ListParams::default()).unwrap_err();
+            assert!(error.is_timeout() || error.is_connect(), "{error:?}");
+        }
         drop(silent);
         serves(&server);
     }
@@ -329,7 +331,7 @@ fn watches_meet_faults_within_tls() {
     create(&maps, "a");
     let watch = |effect| {
         let fault = server.inject(Fault::new(effect).watches());
-        let params = WatchParams::default().silence(MOMENT);
+        let params = WatchParams::default().silence(10 * MOMENT);
         let mut watch = maps.watch(&params, &Stop::new()).unwrap();
         let Some(Ok(WatchEvent::Added(_))) = watch.next() else { panic!("no event") };
         let then = watch.next();
@@ -379,36 +381,35 @@ fn recovers_from(server: fn() -> ApiServer, fault: &Fault) {
         let history = History::new();
         informer.add_handler(history.handler()).unwrap();
         informer.start(&stop).unwrap();
-        informer.wait_for_sync(SOON).unwrap();
+        // The waits between are those of a manual clock, and on a busy machine a moment may be too short for a list.
+        let go_on = || clock.next_timer().into_iter().for_each(|wait| clock.advance(wait));
+        let comes = |holds: &dyn Fn() -> bool| {
+            (0..1000).any(|_| {
+                let there = holds();
+                if !there {
+                    go_on();
+                    let _ = history.news.recv_timeout(Duration::from_millis(20));
+                }
+                there
+            })
+        };
+        assert!(comes(&|| informer.has_synced()), "{context}: {:?}", informer.health());
         server.pause().unwrap();
         clock.wait_for_timers(1);
         server.resume().unwrap();
         maps.delete("gone", &DeleteParams::default()).unwrap();
         create(&maps, "new");
 
-        // The waits between are those of a manual clock.
-        let go_on = || clock.next_timer().into_iter().for_each(|wait| clock.advance(wait));
         let guard = server.inject(fault.clone());
         for _ in 0..2 {
-            let hit = (0..1000).any(|_| {
-                go_on();
-                guard.wait_for_hit(Duration::from_millis(20))
-            });
-            assert!(hit, "{context}: {:?}", informer.health());
+            assert!(comes(&|| guard.wait_for_hit(Duration::ZERO)), "{context}: {:?}", informer.health());
         }
         assert_eq!(history.deleted(), [""; 0], "{context}: nothing gets through");
         drop(guard);
         let there = state_of(maps.list(&ListParams::default()).unwrap().iter());
-        let there_again = (0..1000).any(|_| {
-            let stored = informer.lister().store().list();
-            if history.state() == there && state_of(stored.iter().map(|map| &**map)) == there {
-                return true;
-            }
-            go_on();
-            let _ = history.news.recv_timeout(Duration::from_millis(20));
-            false
-        });
-        assert!(there_again, "{context}: {:?} and not {there:?}; {:?}", history.state(), informer.health());
+        let stored = || state_of(informer.lister().store().list().iter().map(|map| &**map));
+        let recovers = comes(&|| history.state() == there && stored() == there);
+        assert!(recovers, "{context}: {:?} and not {there:?}; {:?}", history.state(), informer.health());
         assert_eq!(history.deleted(), ["default/gone"], "{context}");
         history.assert_sound(&context);
         stop.stop();
