@@ -10,7 +10,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use listwatch::cache::{Delta, Store};
 use listwatch::types::Pod;
-use listwatch::{Api, Client, Clock, Config, Handlers, Informer, ListMode, Resource, Stop};
+use listwatch::{Api, Client, Clock, Config, Handlers, Informer, ListMode, ListParams, Resource, Stop};
 use serde_json::json;
 
 use crate::{MIB, PATIENCE, alone, forget_peak, peak, resident};
@@ -310,4 +310,22 @@ fn streams_relisted_take_little_more_than_the_cache() {
 #[test]
 fn whole_lists_relisted_take_little_more_than_the_cache() {
     alone("relist::whole_lists_relisted_take_little_more_than_the_cache", || relists(ListMode::Cached));
+}
+
+#[test]
+fn one_object_keeps_no_list_in_memory() {
+    alone("relist::one_object_keeps_no_list_in_memory", || {
+        const PAGE: u32 = 2_000;
+        let pods = Api::<Pod>::all(&Server::start().client());
+        let (mut kept, mut taken) = (Vec::new(), Vec::new());
+        for number in 0..10 {
+            let mut list = pods.list(&ListParams::default().limit(PAGE)).unwrap();
+            kept.push(list.items.swap_remove(number * 100));
+            taken.push(resident());
+        }
+        let more = taken[9] - taken[1];
+        println!("memory: {} pods of 10 lists of {PAGE} kept: {:.2} MiB more after the last", kept.len(), more / MIB);
+        // A list takes over 4 MiB.
+        assert!(more < 8.0 * MIB, "{taken:?}");
+    });
 }
