@@ -2,12 +2,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, bounded, select};
+use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::clock::Clock;
 use crate::error::Unfit;
 use crate::object::{ObjectKey, Resource};
 use crate::stop::Stop;
+use crate::sync::select;
 
 /// One step of a cache: what a [`Reflector`](super::Reflector) makes of lists and watches.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, bounded, select};
+use crossbeam_channel::{Receiver, Sender, bounded};
 use log::debug;
 
 use super::fifo::{Delta, Fifo};
@@ -19,6 +19,7 @@ use crate::clock::Clock;
 use crate::error::{Error, Kind, Result};
 use crate::object::Resource;
 use crate::stop::Stop;
+use crate::sync::{Mutex, MutexGuard, select};
 
 /// So many deltas wait between the thread that reads and the one that applies.
 const FIFO_CAPACITY: usize = 256;
@@ -337,13 +338,13 @@ impl<K: Resource> Shared<K> {
     /// Takes deltas, stores them and tells the listeners, until stopped.
     fn apply(&self, mut writer: StoreWriter<K>) {
         let mut resyncs = Resyncs::default();
-        while !self.stop.is_stopped() {
+        'deltas: while !self.stop.is_stopped() {
             let timer = self.clock.timer(resyncs.next(&self.lock().listeners, &self.clock));
             let delta = select! {
                 recv(self.fifo.receiver()) -> delta => delta.ok(),
                 recv(timer.channel()) -> _ => None,
-                recv(self.wake.1) -> _ => continue,
-                recv(self.stop.signal()) -> _ => break,
+                recv(self.wake.1) -> _ => continue 'deltas,
+                recv(self.stop.signal()) -> _ => break 'deltas,
             };
             match delta {
                 Some(Delta::Resync) => self.resync(|_| true),

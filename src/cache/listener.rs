@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use log::{error, warn};
@@ -16,6 +16,7 @@ use crate::clock::Clock;
 use crate::error::{Error, Kind, Result};
 use crate::object::{ObjectKey, Resource};
 use crate::stop::Stop;
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// So many notifications wait as they are; from there on those of one object are merged.
 const BOUND: usize = 1024;

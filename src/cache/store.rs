@@ -2,13 +2,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError};
 
 use log::error;
 
 use super::fifo::Delta;
 use crate::error::{Error, Result, Unfit};
 use crate::object::{ObjectKey, Resource};
+use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Gives the values under which an object is found in an index. Pure: the same for the same object, each time.
 pub(super) type IndexFn<K> = Arc<dyn Fn(&K) -> Vec<String> + Send + Sync>;
