@@ -9,7 +9,7 @@ pub(crate) use crossbeam_channel::select;
 #[cfg(not(all(test, shuttle)))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic};
 #[cfg(not(all(test, shuttle)))]
-pub(crate) use std::thread;
+pub(crate) use std::{thread, thread_local};
 
 #[cfg(all(test, shuttle))]
 pub(crate) use model::select;
@@ -18,7 +18,7 @@ pub(crate) use shuttle::sync::{
     Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic,
 };
 #[cfg(all(test, shuttle))]
-pub(crate) use shuttle::thread;
+pub(crate) use shuttle::{thread, thread_local};
 
 #[cfg(all(test, shuttle))]
 pub(crate) mod model {
