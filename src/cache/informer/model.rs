@@ -209,6 +209,8 @@ fn a_handler_that_left_is_called_no_more() {
         let (informer, leaves, stays) = (informer(), History::default(), History::default());
         let applying = apply(&informer);
         informer.add_handler(stays.handler()).unwrap();
+        let waits = informer.clone();
+        let waiting = thread::spawn(move || waits.wait_for_sync(LONG).unwrap());
         let (other, history) = (informer.clone(), leaves.clone());
         let leaving = thread::spawn(move || {
             let registration = other.add_handler(history.handler()).unwrap();
@@ -218,6 +220,7 @@ fn a_handler_that_left_is_called_no_more() {
         });
         applying.join().unwrap();
         leaving.join().unwrap();
+        waiting.join().unwrap();
         leaves.check_ended();
         wait_until(|| stays.state() == LAST);
         assert_eq!(informer.shared.lock().listeners.len(), 1);
