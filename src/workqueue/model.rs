@@ -236,6 +236,29 @@ fn a_deadline_is_met_whoever_watches_it_leaves() {
 }
 
 #[test]
+fn someone_always_waits_for_the_earliest_deadline() {
+    explore(4000, || {
+        let (world, leaves) = (world(), Stop::new());
+        let token = leaves.clone();
+        let leaver = world.spawn(move |world| assert_eq!(world.queue.get(&token), None));
+        let workers = world.workers::<2>();
+        let adder = world.spawn(|world| {
+            [3, 2, 1].into_iter().for_each(|delay| world.queue.add_after(1, delay * MS));
+        });
+        // On the system's clock nothing else would wake them.
+        wait_until(|| world.clock.next_timer() == Some(MS));
+        leaves.stop();
+        join([leaver, adder]);
+        wait_until(|| world.clock.next_timer() == Some(MS));
+        world.clock.advance(MS);
+        wait_until(|| world.keys[1].runs.load(Ordering::SeqCst) == 1);
+        world.queue.shut_down();
+        join(workers);
+        world.check_empty();
+    });
+}
+
+#[test]
 fn a_timed_get_ends_at_its_time() {
     explore(3000, || {
         let world = world();

@@ -20,8 +20,8 @@ const LONG: Duration = Duration::from_secs(3600);
 struct Script(Clock);
 
 const FIRST: [&str; 2] = ["a/keep@1", "a/goes@1"];
-const THEN: [&str; 2] = ["a/keep@2", "a/new@3"];
-const LAST: [&str; 2] = ["a/keep@2", "a/new@3"];
+const THEN: [&str; 3] = ["a/keep@2", "a/keep@4", "a/new@7"];
+const LAST: [&str; 2] = ["a/keep@4", "a/new@7"];
 
 impl ListWatch<ConfigMap> for Script {
     fn list(
@@ -36,7 +36,7 @@ impl ListWatch<ConfigMap> for Script {
 
     fn watch(&self, _: &WatchParams, stop: &Stop) -> Result<Events<ConfigMap>> {
         let changed = THEN.iter().map(|text| Ok(WatchEvent::Modified((*object(text)).clone())));
-        let gone = [Ok(WatchEvent::Deleted((*object("a/goes@4")).clone()))];
+        let gone = [Ok(WatchEvent::Deleted((*object("a/goes@8")).clone()))];
         let stop = stop.clone();
         let end = std::iter::from_fn(move || {
             stop.wait();
@@ -68,10 +68,12 @@ fn deltas() -> Vec<Delta<ConfigMap>> {
     vec![
         list(&FIRST, "1"),
         Delta::Upsert(object("a/keep@2")),
+        Delta::Upsert(object("a/keep@3")),
+        Delta::Upsert(object("a/keep@4")),
         Delta::Delete { key: "a/goes".parse().unwrap(), object: None },
-        Delta::Upsert(object("a/goes@4/other")),
-        list(&["a/keep@2", "a/new@2"], "5"),
-        Delta::Upsert(object("a/new@3")),
+        Delta::Upsert(object("a/goes@5/other")),
+        list(&["a/keep@4", "a/new@5"], "6"),
+        Delta::Upsert(object("a/new@7")),
     ]
 }
 
