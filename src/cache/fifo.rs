@@ -191,9 +191,8 @@ impl<K> fmt::Debug for Fifo<K> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, HashMap};
     use std::sync::Mutex;
-    use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
 
     use crossbeam_channel::unbounded;
@@ -425,12 +424,13 @@ mod tests {
         for seed in 1..40 {
             let (fifo, clock, stop) = (Fifo::bounded(1000), Clock::manual(), Stop::new());
             let applied = Arc::new(Mutex::new(Model::default()));
-            let calm = Arc::new(AtomicBool::new(false));
             let (taking, time, token) = (fifo.clone(), clock.clone(), stop.clone());
-            let (applying, works, mut chance) = (applied.clone(), calm.clone(), Dice(seed * 31));
+            let (applying, mut chance, mut fails) = (applied.clone(), Dice(seed * 31), HashMap::new());
             let run = move || {
                 taking.process(&time, &token, |delta| {
-                    if chance.roll(3) == 0 && !works.load(Ordering::SeqCst) {
+                    let left = fails.entry(format!("{delta:?}")).or_insert_with(|| chance.roll(4));
+                    if *left > 0 {
+                        *left -= 1;
                         return Err(());
                     }
                     for (before, now) in applying.lock().unwrap().apply(delta) {
@@ -453,7 +453,6 @@ mod tests {
                 assert!(fifo.push(delta, &stop));
                 clock.advance(Duration::from_millis(dice.roll(8)));
             }
-            calm.store(true, Ordering::SeqCst);
             let limit = Clock::system().deadline(PATIENCE);
             while *applied.lock().unwrap() != model {
                 assert!(!thread.is_finished() && Clock::system().now() < limit, "seed {seed}");
