@@ -1,12 +1,13 @@
 //! Where time comes from: the system's clock, or one that a test drives by hand.
 
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-use crossbeam_channel::{Receiver, Sender, at, bounded, never, select};
+use crossbeam_channel::{Receiver, Sender, at, bounded, never};
 
 use crate::stop::Stop;
+use crate::sync::{Condvar, Mutex, MutexGuard, select};
 
 /// Where time comes from.
 ///

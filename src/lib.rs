@@ -17,6 +17,7 @@ mod clock;
 mod error;
 mod http;
 mod stop;
+mod sync;
 
 #[cfg(feature = "apiserver")]
 pub use apiserver::ApiServer;

@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use log::error;
+
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, MutexGuard, select};
 
 /// A token that ends whatever blocks: every call of this crate that can wait takes one.
 ///
@@ -42,8 +44,10 @@ struct State {
     /// `None` once stopped.
     sender: Option<Sender<()>>,
     next_id: u64,
-    hooks: Vec<(u64, Box<dyn FnOnce() + Send>)>,
+    hooks: Vec<Hook>,
 }
+
+type Hook = (u64, Box<dyn FnOnce() + Send>);
 
 impl Stop {
     /// A token that has not stopped.
@@ -87,7 +91,7 @@ impl Stop {
 
     /// Waits until stopped.
     pub fn wait(&self) {
-        let _ = self.0.signal.recv();
+        select! { recv(self.0.signal) -> _ => {} }
     }
 
     /// A channel that never carries a message and is disconnected by [`stop`](Stop::stop): for `select!`. So
@@ -125,18 +129,26 @@ impl Inner {
     }
 
     fn stop(&self) {
-        let (sender, hooks) = {
+        let sender = {
             let mut state = self.lock();
             self.stopped.store(true, Ordering::Release);
-            (state.sender.take(), std::mem::take(&mut state.hooks))
+            state.sender.take()
         };
+        if sender.is_none() {
+            return;
+        }
         drop(sender);
-        for (_, hook) in hooks {
+        // One by one, so that a guard can take its hook away until that begins.
+        while let Some((_, hook)) = self.next_hook() {
             // One that panics must not keep the others from being told.
             if catch_unwind(AssertUnwindSafe(hook)).is_err() {
                 error!(target: "listwatch", "a hook of a Stop panicked");
             }
         }
+    }
+
+    fn next_hook(&self) -> Option<Hook> {
+        self.lock().hooks.pop()
     }
 }
 
@@ -176,6 +188,9 @@ impl fmt::Debug for OnStop {
         f.write_str("OnStop")
     }
 }
+
+#[cfg(all(test, shuttle))]
+mod model;
 
 #[cfg(test)]
 mod tests {

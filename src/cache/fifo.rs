@@ -2,12 +2,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, bounded, select};
+use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::clock::Clock;
 use crate::error::Unfit;
 use crate::object::{ObjectKey, Resource};
 use crate::stop::Stop;
+use crate::sync::select;
 
 /// One step of a cache: what a [`Reflector`](super::Reflector) makes of lists and watches.
 #[derive(Clone, Debug)]
@@ -190,11 +191,13 @@ impl<K> fmt::Debug for Fifo<K> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, HashMap};
+    use std::sync::Mutex;
     use std::thread;
 
     use crossbeam_channel::unbounded;
 
-    use super::super::testing::object;
+    use super::super::testing::{Dice, object};
     use super::*;
     use crate::types::ConfigMap;
 
@@ -385,6 +388,80 @@ mod tests {
         run.expect("a/y@4", true);
         run.clock.advance(Duration::from_secs(60));
         run.end();
+    }
+
+    /// Whatever fails and when, what was applied ends as if nothing had failed, and no object ever goes back.
+    #[test]
+    fn deltas_that_fail_at_random_end_as_a_naive_model_that_never_fails() {
+        /// The last version applied of each object, 0 where it is gone, and of lists.
+        #[derive(Clone, Default, PartialEq, Debug)]
+        struct Model(BTreeMap<String, u64>);
+
+        impl Model {
+            fn apply(&mut self, delta: &Delta<ConfigMap>) -> Vec<(u64, u64)> {
+                let mut steps = Vec::new();
+                let mut set = |model: &mut Self, key: &str, version: u64| {
+                    steps.push((model.0.insert(key.into(), version).unwrap_or(0), version));
+                };
+                match delta {
+                    Delta::Upsert(o) => set(self, o.key().as_str(), o.resource_version().parse().unwrap()),
+                    Delta::Delete { key, object: Some(o) } => {
+                        set(self, key.as_str(), o.resource_version().parse().unwrap());
+                    }
+                    Delta::Replace { resource_version, .. } => {
+                        let version = resource_version.parse().unwrap();
+                        self.0.entry("list".into()).or_default();
+                        for key in self.0.keys().cloned().collect::<Vec<_>>() {
+                            set(self, &key, version);
+                        }
+                    }
+                    _ => {}
+                }
+                steps
+            }
+        }
+
+        for seed in 1..40 {
+            let (fifo, clock, stop) = (Fifo::bounded(1000), Clock::manual(), Stop::new());
+            let applied = Arc::new(Mutex::new(Model::default()));
+            let (taking, time, token) = (fifo.clone(), clock.clone(), stop.clone());
+            let (applying, mut chance, mut fails) = (applied.clone(), Dice(seed * 31), HashMap::new());
+            let run = move || {
+                taking.process(&time, &token, |delta| {
+                    let left = fails.entry(format!("{delta:?}")).or_insert_with(|| chance.roll(4));
+                    if *left > 0 {
+                        *left -= 1;
+                        return Err(());
+                    }
+                    for (before, now) in applying.lock().unwrap().apply(delta) {
+                        assert!(before < now, "seed {seed}: {before} after {now}");
+                    }
+                    Ok(())
+                });
+            };
+            let thread = thread::Builder::new().spawn(run).unwrap();
+            let (mut dice, mut model) = (Dice(seed), Model::default());
+            for version in 1..300 {
+                let object = object(&format!("a/{}@{version}", dice.roll(5)));
+                let delta = match dice.roll(12) {
+                    0 => list(&version.to_string()),
+                    1..4 => Delta::Delete { key: object.key(), object: Some(object) },
+                    4 => Delta::Bookmark(version.to_string()),
+                    _ => Delta::Upsert(object),
+                };
+                model.apply(&delta);
+                assert!(fifo.push(delta, &stop));
+                clock.advance(Duration::from_millis(dice.roll(8)));
+            }
+            let limit = Clock::system().deadline(PATIENCE);
+            while *applied.lock().unwrap() != model {
+                assert!(!thread.is_finished() && Clock::system().now() < limit, "seed {seed}");
+                clock.advance(Duration::from_secs(10));
+                thread::yield_now();
+            }
+            stop.stop();
+            thread.join().unwrap();
+        }
     }
 
     #[test]

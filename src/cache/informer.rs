@@ -1,8 +1,8 @@
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, bounded, select};
+use crossbeam_channel::{Receiver, Sender, bounded};
 use log::debug;
 
 use super::fifo::{Delta, Fifo};
@@ -10,7 +10,7 @@ use super::handler::Handler;
 use super::health::{Activity, Health};
 use super::latch::Latch;
 use super::list_watch::ListWatch;
-use super::listener::{Listener, Note, Registration};
+use super::listener::{Listener, Note, Registration, is_closing};
 use super::lister::Lister;
 use super::reflector::{FifoSink, ListMode, Reflector};
 use super::store::{Store, StoreWriter};
@@ -19,6 +19,7 @@ use crate::clock::Clock;
 use crate::error::{Error, Kind, Result};
 use crate::object::Resource;
 use crate::stop::Stop;
+use crate::sync::{Mutex, MutexGuard, select};
 
 /// So many deltas wait between the thread that reads and the one that applies.
 const FIFO_CAPACITY: usize = 256;
@@ -89,8 +90,10 @@ struct Distribute<K> {
     writer: Option<StoreWriter<K>>,
     listeners: Vec<Arc<Listener<K>>>,
     named: u64,
-    /// The two that read and apply, and those of handlers that took themselves away.
+    /// The two that read and apply.
     threads: Vec<Arc<Thread>>,
+    /// Those of handlers that were taken away and may still be in a call.
+    left: Vec<Arc<Thread>>,
 }
 
 /// Makes an [`Informer`] that needs no factory.
@@ -214,8 +217,8 @@ impl<K: Resource> Informer<K> {
                 let mut distribute = shared.lock();
                 distribute.listeners.retain(|other| !Arc::ptr_eq(other, listener));
                 // Who takes itself away cannot wait for itself, so `join` does.
-                distribute.threads.retain(|thread| !thread.has_ended());
-                distribute.threads.extend(listener.thread().filter(|thread| thread.is_current()).cloned());
+                distribute.left.retain(|thread| !thread.has_ended());
+                distribute.left.extend(listener.thread().cloned());
             }
         });
         Ok(Registration { listener, leave, clock: shared.clock.clone(), stop: shared.stop.clone() })
@@ -321,15 +324,22 @@ impl<K: Resource> Informer<K> {
     }
 
     /// Waits until all its threads have ended, which they do once stopped. Returns at once if it was never started.
+    /// Called by a handler that ends as well, it does not wait for other handlers.
     pub fn join(&self) {
         let threads = self.shared.lock().threads.clone();
         threads.iter().for_each(|thread| thread.join());
-        if self.shared.stop.is_stopped() {
-            let listeners = self.shared.lock().listeners.clone();
-            for listener in listeners {
-                listener.close();
-                listener.thread().iter().for_each(|thread| thread.join());
-            }
+        // Both at once, as a handler that is taken away goes from one to the other.
+        let (mut listeners, left) = {
+            let distribute = self.shared.lock();
+            (distribute.listeners.clone(), distribute.left.clone())
+        };
+        if !self.shared.stop.is_stopped() {
+            listeners.clear();
+        }
+        listeners.iter().for_each(|listener| listener.close());
+        if !is_closing() {
+            let handlers = listeners.iter().filter_map(|listener| listener.thread()).chain(&left);
+            handlers.for_each(|thread| thread.join());
         }
     }
 }
@@ -342,13 +352,13 @@ impl<K: Resource> Shared<K> {
     /// Takes deltas, stores them and tells the listeners, until stopped.
     fn apply(&self, mut writer: StoreWriter<K>) {
         let mut resyncs = Resyncs::default();
-        while !self.stop.is_stopped() {
+        'deltas: while !self.stop.is_stopped() {
             let timer = self.clock.timer(resyncs.next(&self.lock().listeners, &self.clock));
             let delta = select! {
                 recv(self.fifo.receiver()) -> delta => delta.ok(),
                 recv(timer.channel()) -> _ => None,
-                recv(self.wake.1) -> _ => continue,
-                recv(self.stop.signal()) -> _ => break,
+                recv(self.wake.1) -> _ => continue 'deltas,
+                recv(self.stop.signal()) -> _ => break 'deltas,
             };
             match delta {
                 Some(Delta::Resync) => self.resync(|_| true),
@@ -370,6 +380,10 @@ impl<K: Resource> Shared<K> {
         let distribute = self.lock();
         let changes = writer.commit(prepared);
         let first = listed && !self.synced.is_open();
+        if first {
+            // Within the lock, so that who joins after it finds the list in the store; and before any handler has synced.
+            self.synced.open();
+        }
         let mut slow = Vec::new();
         for listener in &distribute.listeners {
             if !changes.is_empty() || first {
@@ -377,10 +391,6 @@ impl<K: Resource> Shared<K> {
                 let depth = listener.push(notes.chain(first.then_some(Note::InitialEnd)));
                 slow.extend(depth.map(|depth| (listener.clone(), depth)));
             }
-        }
-        if first {
-            // Within the lock: who joins after it finds the list in the store.
-            self.synced.open();
         }
         drop(distribute);
         slow.iter().for_each(|(listener, depth)| listener.tell_slow(*depth));
@@ -523,8 +533,13 @@ impl<K: Resource> InformerBuilder<K> {
 
     pub(super) fn into_informer(self) -> Informer<K> {
         let Self { reflector, store: (store, writer), resync, .. } = self;
-        let distribute =
-            Distribute { writer: Some(writer), listeners: Vec::new(), named: 0, threads: Vec::new() };
+        let distribute = Distribute {
+            writer: Some(writer),
+            listeners: Vec::new(),
+            named: 0,
+            threads: Vec::new(),
+            left: Vec::new(),
+        };
         Informer {
             shared: Arc::new(Shared {
                 clock: reflector.time().clone(),
@@ -570,3 +585,6 @@ impl<K: Resource> fmt::Debug for InformerBuilder<K> {
         f.debug_struct("InformerBuilder").field("reflector", &self.reflector).finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, shuttle))]
+mod model;

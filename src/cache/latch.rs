@@ -1,9 +1,8 @@
 use std::time::Instant;
 
-use crossbeam_channel::select;
-
 use crate::clock::Clock;
 use crate::stop::Stop;
+use crate::sync::select;
 
 /// A gate that opens once, for any number of waiting threads.
 #[derive(Clone, Debug)]

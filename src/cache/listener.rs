@@ -1,9 +1,10 @@
 //! One handler with its thread and its bounded queue.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use log::{error, warn};
@@ -17,9 +18,11 @@ use crate::clock::Clock;
 use crate::error::{Error, Kind, Result};
 use crate::object::{ObjectKey, Resource};
 use crate::stop::Stop;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Condvar, Mutex, MutexGuard, thread_local};
 
 /// So many notifications wait as they are; from there on those of one object are merged.
-const BOUND: usize = 1024;
+const BOUND: usize = if cfg!(all(test, shuttle)) { 2 } else { 1024 };
 
 /// What is to be told.
 pub(super) enum Note<K> {
@@ -46,7 +49,14 @@ pub(super) struct Listener<K> {
     queue: Mutex<Queue<K>>,
     filled: Condvar,
     synced: Latch,
+    /// Set under the lock of the queue.
+    closed: Arc<AtomicBool>,
     thread: OnceLock<Arc<Thread>>,
+}
+
+thread_local! {
+    /// On the thread of a handler: whether that is closed.
+    static CLOSED: RefCell<Option<Arc<AtomicBool>>> = const { RefCell::new(None) };
 }
 
 struct Queue<K> {
@@ -59,7 +69,6 @@ struct Queue<K> {
     limit: usize,
     /// The number of the last note of each object that waits, while merging.
     last: Option<HashMap<ObjectKey, usize>>,
-    closed: bool,
     /// What the log is told of its being slow, and of its panics.
     slow: Seldom,
     panics: Seldom,
@@ -67,15 +76,23 @@ struct Queue<K> {
 
 impl<K: Resource> Listener<K> {
     pub(super) fn new(name: String, resync: Option<Duration>, clock: Clock) -> Arc<Self> {
-        let (queue, filled, synced, thread) =
-            (Mutex::new(Queue::new()), Condvar::new(), Latch::new(), OnceLock::new());
-        Arc::new(Self { name, resync, clock, queue, filled, synced, thread })
+        Arc::new(Self {
+            name,
+            resync,
+            clock,
+            queue: Mutex::new(Queue::new()),
+            filled: Condvar::new(),
+            synced: Latch::new(),
+            closed: Arc::default(),
+            thread: OnceLock::new(),
+        })
     }
 
     /// Starts the thread that calls the handler, until [`close`](Self::close).
     pub(super) fn start(self: &Arc<Self>, mut handler: impl Handler<K>) -> Result<()> {
         let listener = self.clone();
         let run = move || {
+            CLOSED.with(|closed| *closed.borrow_mut() = Some(listener.closed.clone()));
             while let Some(note) = listener.next() {
                 listener.tell(&mut handler, note);
             }
@@ -94,7 +111,7 @@ impl<K: Resource> Listener<K> {
     /// the handler is slow.
     pub(super) fn push(&self, notes: impl Iterator<Item = Note<K>>) -> Option<usize> {
         let mut queue = self.lock();
-        if queue.closed {
+        if self.is_closed() {
             return None;
         }
         let idle = queue.notes.is_empty();
@@ -133,7 +150,7 @@ impl<K: Resource> Listener<K> {
     fn next(&self) -> Option<Note<K>> {
         let mut queue = self.lock();
         loop {
-            if queue.closed {
+            if self.is_closed() {
                 return None;
             }
             match queue.pop() {
@@ -167,12 +184,16 @@ impl<K> Listener<K> {
     pub(super) fn close(&self) {
         let notes = {
             let mut queue = self.lock();
-            queue.closed = true;
+            self.closed.store(true, Ordering::SeqCst);
             (queue.holes, queue.last) = (0, None);
             std::mem::take(&mut queue.notes)
         };
         self.filled.notify_all();
         drop(notes);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue<K>> {
@@ -212,7 +233,6 @@ impl<K: Resource> Queue<K> {
             holes: 0,
             limit: BOUND,
             last: None,
-            closed: false,
             slow: Seldom::default(),
             panics: Seldom::default(),
         }
@@ -324,6 +344,11 @@ impl<K: Resource> Queue<K> {
     }
 }
 
+/// Whether this is the thread of a handler that is closed.
+pub(super) fn is_closing() -> bool {
+    CLOSED.with(|closed| closed.borrow().as_ref().is_some_and(|closed| closed.load(Ordering::SeqCst)))
+}
+
 /// Takes a listener out of its informer.
 type Leave<K> = Arc<dyn Fn(&Arc<Listener<K>>) + Send + Sync>;
 
@@ -374,13 +399,15 @@ impl<K: Resource> Registration<K> {
     }
 
     /// Takes the handler away. Returns when it runs no more; called by the handler itself, it ends after that call.
-    /// Two handlers must not take each other away at the same time: each would wait for the other.
+    /// Nor does it wait when called by a handler that is being taken away, or whose informer has stopped, as that may
+    /// be waited for by the other.
     pub fn remove(self) {
         (self.leave)(&self.listener);
         self.listener.close();
         // Whoever waits for all handlers no longer waits for this one.
         self.listener.synced().open();
-        if let Some(thread) = self.listener.thread() {
+        // The other is closed before this is asked: so in any ring of handlers one does not wait.
+        if let Some(thread) = self.listener.thread().filter(|_| !is_closing()) {
             thread.join();
         }
     }

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError};
 
 use log::error;
 
@@ -10,6 +10,7 @@ use super::fifo::Delta;
 use super::version::is_behind;
 use crate::error::{Error, Result, Unfit};
 use crate::object::{ObjectKey, Resource};
+use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Gives the values under which an object is found in an index. Pure: the same for the same object, each time.
 pub(super) type IndexFn<K> = Arc<dyn Fn(&K) -> Vec<String> + Send + Sync>;
@@ -406,6 +407,9 @@ impl<K: Resource> fmt::Debug for StoreWriter<K> {
     }
 }
 
+#[cfg(all(test, shuttle))]
+mod model;
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -575,12 +579,18 @@ mod tests {
         let key = |dice: &mut Dice| ObjectKey::namespaced("a", &dice.roll(12).to_string());
         let make = |dice: &mut Dice, version: u64| {
             let (key, uid) = (key(dice), dice.roll(2).to_string());
+            // Also versions that came before.
+            let version = version.saturating_sub(dice.roll(3));
             Arc::new(build(&key, &version.to_string(), &uid))
+        };
+        let unfit = |dice: &mut Dice| {
+            let uid = [String::new(), dice.roll(2).to_string()][dice.roll(2) as usize].clone();
+            Unfit { uid, ..unfit_of(key(dice)) }
         };
         match dice.roll(10) {
             0 => Delta::Replace {
                 items: (0..dice.roll(16)).map(|_| make(dice, version)).collect(),
-                unfit: (0..dice.roll(3)).map(|_| unfit_of(key(dice))).collect(),
+                unfit: (0..dice.roll(3)).map(|_| unfit(dice)).collect(),
                 resource_version: version.to_string(),
             },
             1..4 => {
@@ -602,22 +612,66 @@ mod tests {
         assert_eq!(state.index(name).unwrap().keys, expected, "index {name}");
     }
 
+    /// What a store has to do, as plainly as it can be said.
+    #[derive(Default)]
+    struct Model(BTreeMap<ObjectKey, Arc<ConfigMap>>);
+
+    impl Model {
+        /// Gives the keys of what is deleted, and whether in a known state.
+        fn apply(&mut self, delta: &Delta<ConfigMap>) -> Vec<(ObjectKey, bool)> {
+            let before = self.0.clone();
+            let mut known = false;
+            match delta {
+                Delta::Upsert(object) => drop(self.0.insert(object.key(), object.clone())),
+                Delta::Delete { key, object: None } => drop(self.0.remove(key)),
+                Delta::Delete { key, object: Some(object) } => {
+                    known = true;
+                    self.0.retain(|other, there| other != key || there.uid() != object.uid());
+                }
+                Delta::Replace { items, unfit, .. } => {
+                    let stays = |key: &ObjectKey, old: &Arc<ConfigMap>| {
+                        unfit.iter().any(|u| u.key == *key && (u.uid.is_empty() || u.uid == old.uid()))
+                    };
+                    self.0.retain(|key, old| stays(key, old));
+                    self.0.extend(items.iter().map(|object| (object.key(), object.clone())));
+                }
+                Delta::Bookmark(_) | Delta::Resync => {}
+            }
+            let same = |key: &ObjectKey, old: &Arc<ConfigMap>| {
+                self.0.get(key).is_some_and(|new| new.uid() == old.uid())
+            };
+            before.iter().filter(|(key, old)| !same(key, old)).map(|(key, _)| (key.clone(), known)).collect()
+        }
+    }
+
     #[test]
-    fn indexes_and_changes_agree_with_the_objects_through_all_deltas() {
+    fn behaves_as_a_naive_model_and_indexes_and_changes_agree_with_it() {
         for seed in 1..200 {
             let mut dice = Dice(seed);
             let (store, mut writer) = Store::new();
             store.add_index("first", values).unwrap();
-            let mut folded = BTreeMap::new();
+            let (mut folded, mut model) = (BTreeMap::new(), Model::default());
             for version in 1..60 {
                 let delta = random_delta(&mut dice, version);
-                for change in writer.apply(delta.clone()) {
+                let changes = writer.apply(delta.clone());
+                let gone = model.apply(&delta);
+                for key_and_state in &gone {
+                    let deleted = |change: &Change<ConfigMap>| match change {
+                        Change::Deleted { object, final_state_known } => {
+                            (object.key(), *final_state_known) == *key_and_state
+                        }
+                        _ => false,
+                    };
+                    assert!(changes.iter().any(deleted), "seed {seed}, {delta:?}: {key_and_state:?}");
+                }
+                for change in changes {
                     match change {
                         Change::Added(new) => {
                             assert!(folded.insert(new.key(), new).is_none(), "seed {seed}: added twice");
                         }
                         Change::Updated { old, new } => {
                             assert_eq!(old.uid(), new.uid());
+                            assert_ne!(text(&old), text(&new), "seed {seed}: no change");
                             let before = folded.insert(new.key(), new);
                             assert_eq!(text(&before.unwrap()), text(&old), "seed {seed}");
                         }
@@ -629,6 +683,13 @@ mod tests {
                 }
                 let told: Vec<_> = folded.values().map(|o| text(o)).collect();
                 assert_eq!(told, there(&store), "seed {seed}, {delta:?}");
+                let uids = |objects: &mut dyn Iterator<Item = &Arc<ConfigMap>>| -> Vec<_> {
+                    objects.map(|o| (text(o), o.uid().to_owned())).collect()
+                };
+                let [holds, has_to] =
+                    [&mut store.list().iter() as &mut dyn Iterator<Item = _>, &mut model.0.values()]
+                        .map(uids);
+                assert_eq!(holds, has_to, "seed {seed}, {delta:?}");
                 check_index(&store, "first");
             }
         }

@@ -1,8 +1,9 @@
-use std::sync::{Mutex, PoisonError};
-use std::thread::{self, JoinHandle, ThreadId};
+use std::sync::PoisonError;
 
 use super::latch::Latch;
 use crate::error::{Error, Kind, Result};
+use crate::sync::Mutex;
+use crate::sync::thread::{self, JoinHandle, ThreadId};
 
 /// A thread that any number of others may wait for.
 pub(super) struct Thread {

@@ -6,6 +6,8 @@
 
 mod delays;
 mod hash;
+#[cfg(all(test, shuttle))]
+mod model;
 mod pool;
 mod queue;
 mod rate_limit;

@@ -3,7 +3,6 @@ use std::fmt::{Debug, Display};
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use log::{Level, error, log};
@@ -11,6 +10,7 @@ use log::{Level, error, log};
 use super::queue::WorkQueue;
 use crate::error::{Error, Kind, Result};
 use crate::stop::Stop;
+use crate::sync::thread::{self, JoinHandle};
 
 const TARGET: &str = "listwatch::workqueue";
 

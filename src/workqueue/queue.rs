@@ -3,7 +3,7 @@ use std::collections::hash_map::{Entry, HashMap};
 use std::fmt;
 use std::hash::Hash;
 use std::ops::Deref;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::delays::Delays;
@@ -11,6 +11,7 @@ use super::hash::KeyHash;
 use super::rate_limit::RateLimit;
 use crate::clock::Clock;
 use crate::stop::Stop;
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// A queue of keys to work on, for any number of threads. Clones are the same queue.
 ///
@@ -418,6 +419,12 @@ impl<T> WorkQueue<T> {
         while self.in_use() {
             std::thread::yield_now();
         }
+    }
+
+    /// How many threads wait for an item.
+    #[cfg(shuttle)]
+    pub(super) fn idle(&self) -> usize {
+        self.0.lock().idle
     }
 }
 
