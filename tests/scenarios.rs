@@ -9,7 +9,7 @@
 //! - `tests/scenarios/connections.rs`: what the network does, through a proxy (`proxy.rs`): here in front of the embedded
 //!   server, in `tests/real.rs` in front of a kube-apiserver, TLS and all
 //!
-//! Backoffs pass on a manual clock; `0.8..=1.6` is one failure, `2.4..=4.8` are two, `5.6..=11.2` three. Dead
+//! Backoffs pass on a manual clock; one failure costs up to 1.6 s, two 4.8 s, three 11.2 s. Dead
 //! connections are found by the kernel's timers: those scenarios have a short silence, or what `LISTWATCH_SILENCE` says
 //! (seconds, or `default`: `LISTWATCH_SILENCE=default cargo test --test scenarios dead -- --test-threads 64` takes four
 //! minutes).

@@ -1,6 +1,7 @@
 //! Scenes on the embedded server, and the ways in which its faults are met.
 
-use std::ops::{Deref, DerefMut, RangeInclusive};
+use std::fmt::Debug;
+use std::ops::{Deref, DerefMut, RangeBounds};
 use std::time::Duration;
 
 use listwatch::apiserver::ApiServer;
@@ -40,18 +41,18 @@ impl DerefMut for Run {
 
 /// Plays a scenario to its end; `within` so many seconds of backoff.
 #[track_caller]
-pub(crate) fn play(mode: ListMode, within: RangeInclusive<f64>, act: impl FnOnce(&mut Run)) {
+pub(crate) fn play(mode: ListMode, within: impl RangeBounds<f64> + Debug, act: impl FnOnce(&mut Run)) {
     play_run(Run::new(mode, None), false, within, act);
 }
 
 /// The same for an informer that finds dead connections by their silence.
 #[track_caller]
-pub(crate) fn play_impatient(mode: ListMode, within: RangeInclusive<f64>, act: impl FnOnce(&mut Run)) {
+pub(crate) fn play_impatient(mode: ListMode, within: impl RangeBounds<f64> + Debug, act: impl FnOnce(&mut Run)) {
     play_run(Run::new(mode, silence()), true, within, act);
 }
 
 #[track_caller]
-fn play_run(mut run: Run, impatient: bool, within: RangeInclusive<f64>, act: impl FnOnce(&mut Run)) {
+fn play_run(mut run: Run, impatient: bool, within: impl RangeBounds<f64> + Debug, act: impl FnOnce(&mut Run)) {
     let mode = run.mode;
     act(&mut run);
     let real = run.scene.recovers(&within);
@@ -145,12 +146,14 @@ pub(crate) fn during(faults: impl IntoIterator<Item = Fault>) -> impl FnOnce(&mu
     }
 }
 
-/// A list anew, and what follows it, meets this.
+/// A list anew, and what follows it, meets this, behind one failure.
 pub(crate) fn listing(fault: Fault) -> impl FnOnce(&mut Run) {
     move |run| {
         run.sync();
+        run.inject(Fault::new(Effect::EndAfter(0)).watches().once());
+        run.clock.wait_for_timers(1);
+        run.inject(Fault::new(Effect::Reply(Reply::expired())).watches().once());
         run.inject(fault);
-        run.expire(); // last: the list may come at once
         run.change();
     }
 }

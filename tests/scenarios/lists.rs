@@ -20,46 +20,46 @@ fn throttled() -> Reply {
 
 scenarios! {
     // The first one, with the watch behind it.
-    a_start_is_closed: 0.0..=4.8, first(twice(Effect::Close));
-    a_start_is_reset: 0.0..=4.8, first(twice(Effect::Reset));
-    a_start_is_cut: 0.0..=4.8, first(twice(Effect::CutAfter(1)));
-    a_start_meets_a_line_that_is_cut: 0.8..=4.8, first(twice(Effect::HalfLineThenClose(1)));
-    a_start_meets_a_watch_that_ends_too_soon: 0.8..=4.8, first(twice(Effect::EndAfter(1)));
-    a_start_meets_no_json: 0.8..=4.8, first(twice(Effect::LineAfter(1, "no JSON".into())));
-    a_start_meets_an_error_event: 0.8..=4.8, first(twice(Effect::ErrorAfter(1, Reply::status(500, "InternalError", "etcd is away"))));
-    a_start_meets_an_expiry: 0.8..=4.8, first(twice(Effect::ErrorAfter(1, Reply::expired())));
-    a_start_meets_repeated_events: 0.0..=0.0, first(twice(Effect::Repeat));
-    a_start_meets_chunks_of_a_byte: 0.0..=0.0, first(twice(Effect::OneByteChunks));
-    a_start_is_late: 0.0..=0.0, first_until_over(Effect::Late);
-    a_start_is_a_head_without_a_body: 0.0..=1.6, first_until_over(Effect::HeadOnly);
-    a_start_is_silent: 0.0..=1.6, first_until_over(Effect::Silence);
-    a_start_is_refused: 2.4..=4.8, first(reply(Reply::status(503, "ServiceUnavailable", "starting")));
+    a_start_is_closed: ..=4.8, first(twice(Effect::Close));
+    a_start_is_reset: ..=4.8, first(twice(Effect::Reset));
+    a_start_is_cut: ..=4.8, first(twice(Effect::CutAfter(1)));
+    a_start_meets_a_line_that_is_cut: ..=4.8, first(twice(Effect::HalfLineThenClose(1)));
+    a_start_meets_a_watch_that_ends_too_soon: ..=4.8, first(twice(Effect::EndAfter(1)));
+    a_start_meets_no_json: ..=4.8, first(twice(Effect::LineAfter(1, "no JSON".into())));
+    a_start_meets_an_error_event: ..=4.8, first(twice(Effect::ErrorAfter(1, Reply::status(500, "InternalError", "etcd is away"))));
+    a_start_meets_an_expiry: ..=4.8, first(twice(Effect::ErrorAfter(1, Reply::expired())));
+    a_start_meets_repeated_events: ..=0.0, first(twice(Effect::Repeat));
+    a_start_meets_chunks_of_a_byte: ..=0.0, first(twice(Effect::OneByteChunks));
+    a_start_is_late: ..=0.0, first_until_over(Effect::Late);
+    a_start_is_a_head_without_a_body: ..=1.6, first_until_over(Effect::HeadOnly);
+    a_start_is_silent: ..=1.6, first_until_over(Effect::Silence);
+    a_start_is_refused: ..=4.8, first(reply(Reply::status(503, "ServiceUnavailable", "starting")));
     a_start_is_throttled_with_a_time: 40.0..=40.0, first(reply(throttled().retry_after(20)));
-    a_start_finds_no_such_resource: 2.4..=4.8, first(reply(Reply::plain_not_found()));
-    a_start_is_answered_in_html: 2.4..=4.8, first(reply(Reply::html_bad_gateway()));
+    a_start_finds_no_such_resource: ..=4.8, first(reply(Reply::plain_not_found()));
+    a_start_is_answered_in_html: ..=4.8, first(reply(Reply::html_bad_gateway()));
     // A list anew.
-    a_list_is_closed: 0.0..=4.8, listing(twice(Effect::Close).lists());
-    a_list_is_reset: 0.0..=4.8, listing(twice(Effect::Reset).lists());
-    a_list_is_cut: 0.0..=4.8, listing(Fault::new(Effect::CutBody(300)).times(2));
-    a_list_is_refused_as_expired: 0.8..=11.2, listing(reply(Reply::expired()));
-    a_list_is_refused_as_expired_by_its_reason: 0.8..=11.2, listing(reply(Reply::expired_by_reason()));
-    a_list_is_refused_for_a_too_large_version: 0.8..=11.2, listing(reply(Reply::too_large_version()));
-    a_list_is_refused_for_a_too_large_version_by_the_message_of_a_cause: 0.8..=11.2, listing(reply(Reply::too_large_version_by_cause_message()));
-    a_list_is_refused_for_a_too_large_version_by_its_message: 0.8..=11.2, listing(reply(Reply::too_large_version_by_message()));
-    a_list_is_throttled: 2.4..=4.8, listing(reply(throttled()));
-    a_list_is_throttled_with_a_time: 40.0..=40.0, listing(reply(throttled().retry_after(20)));
-    a_list_is_refused_as_unavailable: 2.4..=4.8, listing(reply(Reply::status(503, "ServiceUnavailable", "starting")));
-    a_list_is_refused_in_pretty_print: 2.4..=4.8, listing(reply(Reply::status(500, "InternalError", "etcd is away").pretty()));
-    a_list_is_answered_in_html: 2.4..=4.8, listing(reply(Reply::html_bad_gateway()));
-    a_list_is_answered_in_html_with_200: 2.4..=4.8, listing(reply(Reply::new(200, "text/html", "<html>sign in</html>")));
-    a_list_is_not_found_in_plain_text: 2.4..=4.8, listing(reply(Reply::plain_not_found()));
+    a_list_is_closed: ..=11.2, listing(twice(Effect::Close));
+    a_list_is_reset: ..=11.2, listing(twice(Effect::Reset));
+    a_list_is_cut: ..=11.2, cut;
+    a_list_is_refused_as_expired: ..=11.2, listing(reply(Reply::expired()));
+    a_list_is_refused_as_expired_by_its_reason: ..=11.2, listing(reply(Reply::expired_by_reason()));
+    a_list_is_refused_for_a_too_large_version: ..=11.2, listing(reply(Reply::too_large_version()));
+    a_list_is_refused_for_a_too_large_version_by_the_message_of_a_cause: ..=11.2, listing(reply(Reply::too_large_version_by_cause_message()));
+    a_list_is_refused_for_a_too_large_version_by_its_message: ..=11.2, listing(reply(Reply::too_large_version_by_message()));
+    a_list_is_throttled: ..=11.2, listing(reply(throttled()));
+    a_list_is_throttled_with_a_time: 40.8..=41.6, listing(reply(throttled().retry_after(20)));
+    a_list_is_refused_as_unavailable: ..=11.2, listing(reply(Reply::status(503, "ServiceUnavailable", "starting")));
+    a_list_is_refused_in_pretty_print: ..=11.2, listing(reply(Reply::status(500, "InternalError", "etcd is away").pretty()));
+    a_list_is_answered_in_html: ..=11.2, listing(reply(Reply::html_bad_gateway()));
+    a_list_is_answered_in_html_with_200: ..=11.2, listing(reply(Reply::new(200, "text/html", "<html>sign in</html>")));
+    a_list_is_not_found_in_plain_text: ..=11.2, listing(reply(Reply::plain_not_found()));
     // Pages.
-    a_page_is_expired: 0.0..=1.6, in_pages(Effect::Reply(Reply::expired()));
-    a_page_is_expired_by_its_reason: 0.0..=1.6, in_pages(Effect::Reply(Reply::expired_by_reason()));
-    a_page_is_throttled: 0.8..=1.6, in_pages(Effect::Reply(throttled()));
-    a_page_is_cut: 0.8..=1.6, in_pages(Effect::CutBody(300));
-    a_page_is_closed: 0.0..=1.6, in_pages(Effect::Close);
-    history_is_lost_between_pages: 0.0..=0.0, history_lost_between_pages;
+    a_page_is_expired: ..=4.8, in_pages(Effect::Reply(Reply::expired()));
+    a_page_is_expired_by_its_reason: ..=4.8, in_pages(Effect::Reply(Reply::expired_by_reason()));
+    a_page_is_throttled: ..=4.8, in_pages(Effect::Reply(throttled()));
+    a_page_is_cut: ..=11.2, cut_page;
+    a_page_is_closed: ..=4.8, in_pages(Effect::Close);
+    history_is_lost_between_pages: ..=0.0, history_lost_between_pages;
 }
 
 /// Pages are had in one mode only: in others the whole list meets it.
@@ -73,6 +73,16 @@ fn in_pages(effect: Effect) -> impl FnOnce(&mut Run) {
 
 fn pages(run: &Run) -> bool {
     matches!(run.mode, ListMode::Paged(_))
+}
+
+/// The answer of a list is cut in its middle.
+fn cut(run: &mut Run) {
+    let effect = if run.mode == ListMode::WatchList { Effect::CutAfter(1) } else { Effect::CutBody(300) };
+    listing(twice(effect))(run);
+}
+
+fn cut_page(run: &mut Run) {
+    if pages(run) { in_pages(Effect::CutBody(300))(run) } else { cut(run) }
 }
 
 /// The history is gone when the list is in its middle.

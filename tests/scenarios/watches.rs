@@ -30,52 +30,52 @@ fn unavailable() -> Reply {
 
 scenarios! {
     // Connections.
-    a_watch_is_closed: 2.4..=4.8, during(twice(Effect::Close));
-    a_watch_is_reset: 2.4..=4.8, during(twice(Effect::Reset));
-    a_watch_is_cut_before_any_event: 2.4..=4.8, during(twice(Effect::CutAfter(0)));
-    a_watch_is_cut_behind_an_event: 2.4..=4.8, during(twice(Effect::CutAfter(1)));
-    a_line_is_cut: 2.4..=4.8, during(twice(Effect::HalfLineThenClose(0)));
-    a_later_line_is_cut: 2.4..=4.8, during(twice(Effect::HalfLineThenClose(1)));
-    each_byte_is_a_chunk: 0.0..=0.0, during(twice(Effect::OneByteChunks));
+    a_watch_is_closed: ..=4.8, during(twice(Effect::Close));
+    a_watch_is_reset: ..=4.8, during(twice(Effect::Reset));
+    a_watch_is_cut_before_any_event: ..=4.8, during(twice(Effect::CutAfter(0)));
+    a_watch_is_cut_behind_an_event: ..=4.8, during(twice(Effect::CutAfter(1)));
+    a_line_is_cut: ..=4.8, during(twice(Effect::HalfLineThenClose(0)));
+    a_later_line_is_cut: ..=4.8, during(twice(Effect::HalfLineThenClose(1)));
+    each_byte_is_a_chunk: ..=0.0, during(twice(Effect::OneByteChunks));
     // Ends and lines that are as they should be, or not.
-    a_watch_ends_at_once: 2.4..=4.8, during(twice(Effect::EndAfter(0)));
-    a_watch_ends_behind_each_event: 2.4..=4.8, during(twice(Effect::EndAfter(1)));
-    a_line_is_no_json: 2.4..=4.8, during(twice(Effect::LineAfter(0, "no JSON".into())));
-    a_line_is_no_event: 2.4..=4.8, during(twice(Effect::LineAfter(1, "{}".into())));
-    a_line_is_of_an_unknown_type: 2.4..=4.8, during(twice(Effect::LineAfter(1, r#"{"type":"NEW","object":{}}"#.into())));
-    each_event_comes_twice: 0.0..=0.0, during(twice(Effect::Repeat));
-    there_are_no_bookmarks: 0.0..=0.0, during(vec![Fault::new(Effect::NoBookmarks).watches().times(1)]);
+    a_watch_ends_at_once: ..=4.8, during(twice(Effect::EndAfter(0)));
+    a_watch_ends_behind_each_event: ..=4.8, during(twice(Effect::EndAfter(1)));
+    a_line_is_no_json: ..=4.8, during(twice(Effect::LineAfter(0, "no JSON".into())));
+    a_line_is_no_event: ..=4.8, during(twice(Effect::LineAfter(1, "{}".into())));
+    a_line_is_of_an_unknown_type: ..=4.8, during(twice(Effect::LineAfter(1, r#"{"type":"NEW","object":{}}"#.into())));
+    each_event_comes_twice: ..=0.0, during(twice(Effect::Repeat));
+    there_are_no_bookmarks: ..=0.0, during(vec![Fault::new(Effect::NoBookmarks).watches().times(1)]);
     // ERROR events.
-    an_event_says_expired: 0.8..=4.8, during(error(Reply::expired()));
-    an_event_says_expired_by_its_reason: 0.8..=4.8, during(error(Reply::expired_by_reason()));
-    an_event_says_too_large_version: 2.4..=4.8, during(error(Reply::too_large_version()));
-    an_event_says_too_large_version_by_the_message_of_a_cause: 2.4..=4.8, during(error(Reply::too_large_version_by_cause_message()));
-    an_event_says_too_large_version_by_its_message: 2.4..=4.8, during(error(Reply::too_large_version_by_message()));
-    an_event_says_internal_error: 2.4..=4.8, during(error(Reply::status(500, "InternalError", "etcd is away")));
+    an_event_says_expired: ..=4.8, during(error(Reply::expired()));
+    an_event_says_expired_by_its_reason: ..=4.8, during(error(Reply::expired_by_reason()));
+    an_event_says_too_large_version: ..=4.8, during(error(Reply::too_large_version()));
+    an_event_says_too_large_version_by_the_message_of_a_cause: ..=4.8, during(error(Reply::too_large_version_by_cause_message()));
+    an_event_says_too_large_version_by_its_message: ..=4.8, during(error(Reply::too_large_version_by_message()));
+    an_event_says_internal_error: ..=4.8, during(error(Reply::status(500, "InternalError", "etcd is away")));
     an_event_says_too_many_requests: 14.0..=14.0, during(error(throttled().retry_after_in_status(7)));
-    an_event_holds_html: 2.4..=4.8, during(error(Reply::html_bad_gateway()));
+    an_event_holds_html: ..=4.8, during(error(Reply::html_bad_gateway()));
     // Refusals.
-    a_watch_is_refused_as_expired: 0.8..=11.2, during(refused(Reply::expired()));
-    a_watch_is_refused_as_expired_by_its_reason: 0.8..=11.2, during(refused(Reply::expired_by_reason()));
-    a_watch_is_refused_for_a_too_large_version: 5.6..=11.2, during(refused(Reply::too_large_version()));
-    a_watch_is_refused_for_a_too_large_version_by_the_message_of_a_cause: 5.6..=11.2, during(refused(Reply::too_large_version_by_cause_message()));
-    a_watch_is_refused_for_a_too_large_version_by_its_message: 5.6..=11.2, during(refused(Reply::too_large_version_by_message()));
-    a_watch_is_throttled: 5.6..=11.2, during(refused(throttled()));
+    a_watch_is_refused_as_expired: ..=11.2, during(refused(Reply::expired()));
+    a_watch_is_refused_as_expired_by_its_reason: ..=11.2, during(refused(Reply::expired_by_reason()));
+    a_watch_is_refused_for_a_too_large_version: ..=11.2, during(refused(Reply::too_large_version()));
+    a_watch_is_refused_for_a_too_large_version_by_the_message_of_a_cause: ..=11.2, during(refused(Reply::too_large_version_by_cause_message()));
+    a_watch_is_refused_for_a_too_large_version_by_its_message: ..=11.2, during(refused(Reply::too_large_version_by_message()));
+    a_watch_is_throttled: ..=11.2, during(refused(throttled()));
     a_watch_is_throttled_with_a_time: 40.8..=41.6, during(refused(throttled().retry_after(20)));
     a_watch_is_throttled_with_a_time_in_the_status: 40.8..=41.6, during(refused(throttled().retry_after_in_status(20)));
-    a_watch_is_refused_as_unavailable: 5.6..=11.2, during(refused(unavailable()));
+    a_watch_is_refused_as_unavailable: ..=11.2, during(refused(unavailable()));
     a_watch_is_refused_as_unavailable_with_a_time: 40.8..=41.6, during(refused(unavailable().retry_after(20)));
-    a_watch_is_refused_in_pretty_print: 5.6..=11.2, during(refused(Reply::status(500, "InternalError", "etcd is away").pretty()));
-    a_watch_is_refused_as_expired_in_pretty_print: 0.8..=11.2, during(refused(Reply::expired().pretty()));
-    a_watch_is_refused_in_html: 5.6..=11.2, during(refused(Reply::html_bad_gateway()));
-    a_watch_is_not_found_in_plain_text: 5.6..=11.2, during(refused(Reply::plain_not_found()));
-    a_watch_is_unauthorized: 5.6..=11.2, during(refused(Reply::status(401, "Unauthorized", "Unauthorized")));
-    a_watch_is_forbidden: 5.6..=11.2, during(refused(Reply::status(403, "Forbidden", "no")));
-    a_watch_is_answered_in_html_with_200: 2.4..=11.2, during(refused(Reply::new(200, "text/html", "<html>sign in</html>")));
+    a_watch_is_refused_in_pretty_print: ..=11.2, during(refused(Reply::status(500, "InternalError", "etcd is away").pretty()));
+    a_watch_is_refused_as_expired_in_pretty_print: ..=11.2, during(refused(Reply::expired().pretty()));
+    a_watch_is_refused_in_html: ..=11.2, during(refused(Reply::html_bad_gateway()));
+    a_watch_is_not_found_in_plain_text: ..=11.2, during(refused(Reply::plain_not_found()));
+    a_watch_is_unauthorized: ..=11.2, during(refused(Reply::status(401, "Unauthorized", "Unauthorized")));
+    a_watch_is_forbidden: ..=11.2, during(refused(Reply::status(403, "Forbidden", "no")));
+    a_watch_is_answered_in_html_with_200: ..=11.2, during(refused(Reply::new(200, "text/html", "<html>sign in</html>")));
     // Events that never come.
-    a_lost_change_is_found_by_the_next_list: 0.0..=0.0, lost(1);
-    a_lost_deletion_is_found_by_the_next_list: 0.0..=0.0, lost(2);
-    a_lost_creation_is_found_by_the_next_list: 0.0..=0.0, lost(5);
+    a_lost_change_is_found_by_the_next_list: ..=0.0, lost(1);
+    a_lost_deletion_is_found_by_the_next_list: ..=0.0, lost(2);
+    a_lost_creation_is_found_by_the_next_list: ..=0.0, lost(5);
     // Without end.
     a_watch_that_ends_a_thousand_times_at_once_asks_seldom: 30_000.0..=60_000.0, ends(1000);
 }
