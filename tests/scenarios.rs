@@ -16,36 +16,27 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests are outside of what clippy.toml lets off
 
-/// A table of scenarios: `NAME: BACKOFF, SILENCE, WHAT HAPPENS;`, each a test in each list mode.
-macro_rules! scenarios {
-    ($($(#[$meta:meta])* $name:ident: $within:expr, $act:expr;)*) => {$(
-        mod $name {
-            #[allow(unused_imports)]
-            use super::*;
+#[macro_use]
+#[path = "scenarios/table.rs"]
+mod table;
 
-            scenarios!(@ $(#[$meta])* paged, listwatch::ListMode::Paged(2), $within, $act);
-            scenarios!(@ $(#[$meta])* watch_list, listwatch::ListMode::WatchList, $within, $act);
-            scenarios!(@ $(#[$meta])* cached, listwatch::ListMode::Cached, $within, $act);
-        }
-    )*};
-    (@ $(#[$meta:meta])* $mode:ident, $value:expr, $within:expr, $act:expr) => {
-        #[test]
-        $(#[$meta])*
-        fn $mode() {
-            play($value, $within, $act);
-        }
-    };
-}
-
+#[path = "scenarios/connections.rs"]
+mod connections;
+#[path = "scenarios/dead.rs"]
+mod dead;
 #[path = "scenarios/embedded.rs"]
 mod embedded;
 #[path = "support/history.rs"]
 mod history;
 #[path = "scenarios/lists.rs"]
 mod lists;
+#[path = "scenarios/proxy.rs"]
+mod proxy;
 #[path = "scenarios/scene.rs"]
 mod scene;
 #[path = "scenarios/server.rs"]
 mod server;
+#[path = "scenarios/stage.rs"]
+mod stage;
 #[path = "scenarios/watches.rs"]
 mod watches;

@@ -90,7 +90,7 @@ impl Scene {
     /// Starts it, and waits until it follows the server.
     pub(crate) fn sync(&mut self) {
         self.start();
-        self.informer.wait_for_sync(LONG).unwrap();
+        self.until("it syncs", || self.informer.has_synced());
         self.create("first");
         self.converges("before the fault");
         self.begin();
