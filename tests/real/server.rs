@@ -1,5 +1,5 @@
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::Deref;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -95,6 +95,10 @@ impl Server {
             return None;
         }
         Some(Self { folder, port, etcd_port, quiet: RwLock::new(()), _holder: holder })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port))
     }
 
     /// Where its kubeconfig is, with a client certificate that may do all.
