@@ -6,7 +6,7 @@
 //! - `patches`: JSON, merge, strategic merge, apply
 //! - `deletion`: finalizers, owners, namespaces, preconditions
 //! - `custom`: definitions and their objects, subresources
-//! - `faults`: what goes wrong on purpose, as bytes; `recovery`: how informers come through it
+//! - `faults`: what goes wrong on purpose, as bytes; how informers come through it is in `tests/scenarios.rs`
 //! - `connections`: HTTP itself, credentials, stop
 //! - `kubectl`: the real one, if it is installed
 
@@ -30,7 +30,5 @@ mod lists;
 mod objects;
 #[path = "apiserver/patches.rs"]
 mod patches;
-#[path = "apiserver/recovery.rs"]
-mod recovery;
 #[path = "apiserver/watches.rs"]
 mod watches;
