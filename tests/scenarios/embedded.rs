@@ -151,7 +151,7 @@ pub(crate) fn listing(fault: Fault) -> impl FnOnce(&mut Run) {
     move |run| {
         run.sync();
         run.inject(Fault::new(Effect::EndAfter(0)).watches().once());
-        run.clock.wait_for_timers(1);
+        run.waits();
         run.inject(Fault::new(Effect::Reply(Reply::expired())).watches().once());
         run.inject(fault);
         run.change();

@@ -150,9 +150,27 @@ impl Scene {
         }
     }
 
-    /// Lets each wait pass until it is so.
+    /// Blocks until it is so while each wait passes.
     #[track_caller]
     pub(crate) fn until(&self, what: &str, mut so: impl FnMut() -> bool) {
+        self.stands_until(what, || {
+            let now = so();
+            if !now {
+                self.pass();
+            }
+            now
+        });
+    }
+
+    /// Blocks until the informer waits before it tries again.
+    #[track_caller]
+    pub(crate) fn waits(&self) {
+        self.stands_until("it waits", || self.clock.next_timer().is_some());
+    }
+
+    /// Blocks until it is so while its clock stands still.
+    #[track_caller]
+    fn stands_until(&self, what: &str, mut so: impl FnMut() -> bool) {
         let system = Clock::system();
         let deadline = system.now() + LONG + silence().unwrap_or(Duration::from_secs(240));
         while !so() {
@@ -164,8 +182,7 @@ impl Scene {
                     self.informer.health()
                 );
             }
-            self.pass();
-            let _ = self.history.news.recv_timeout(Duration::from_millis(5)); // or a wait has begun
+            let _ = self.history.news.recv_timeout(Duration::from_millis(1)); // or a wait has begun
         }
     }
 

@@ -44,7 +44,7 @@ fn restart(then: impl FnOnce(&mut Run)) -> impl FnOnce(&mut Run) {
     move |run| {
         run.sync();
         run.server.pause().unwrap();
-        run.clock.wait_for_timers(1);
+        run.waits();
         run.server.resume().unwrap();
         run.change();
         then(run);
@@ -56,7 +56,7 @@ fn outage(run: &mut Run, time: Duration) {
     run.server.pause().unwrap();
     let end = run.clock.now() + time;
     while run.clock.now() < end {
-        run.clock.wait_for_timers(1);
+        run.waits();
         run.pass();
     }
     run.server.resume().unwrap();
@@ -69,7 +69,7 @@ fn late_start(run: &mut Run) {
     run.start();
     let end = run.clock.now() + Duration::from_secs(30);
     while run.clock.now() < end {
-        run.clock.wait_for_timers(1);
+        run.waits();
         run.pass();
     }
     assert!(!run.informer.has_synced() && run.informer.health().last_error.is_some());
@@ -83,7 +83,7 @@ fn partition_and_restart(run: &mut Run) {
     run.change();
     run.server.pause().unwrap();
     drop(fault);
-    run.clock.wait_for_timers(1);
+    run.waits();
     run.server.resume().unwrap();
 }
 
@@ -102,7 +102,7 @@ fn compacted_between(run: &mut Run) {
     run.sync();
     let lists = run.lists();
     run.inject(Fault::new(Effect::EndAfter(0)).watches().once());
-    run.clock.wait_for_timers(1);
+    run.waits();
     run.change();
     run.server.compact();
     run.converges("a compaction");
@@ -124,7 +124,7 @@ fn quiet(run: &mut Run, bookmarks: bool) {
     }
     run.server.compact();
     run.inject(Fault::new(Effect::Close).watches().once());
-    run.clock.wait_for_timers(1);
+    run.waits();
     run.change();
     run.converges("the watch goes on");
     assert_eq!(run.lists() > lists, !bookmarks);
