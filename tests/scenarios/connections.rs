@@ -78,7 +78,7 @@ fn play(mode: ListMode, within: impl RangeBounds<f64> + Debug, act: impl FnOnce(
     act(&mut net);
     let real = net.recovers(&within);
     // A silence or two, and what a busy machine takes. The default: under four minutes for a watch.
-    let most = silence().map_or(Duration::from_secs(240), |silence| silence * 2) + Duration::from_secs(30);
+    let most = silence().map_or(Duration::from_secs(240), |silence| silence * 2 + Duration::from_secs(30));
     assert!(real < most, "{mode:?}: {real:?} of the system's time");
 }
 

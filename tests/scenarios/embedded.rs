@@ -58,7 +58,7 @@ fn play_run(mut run: Run, impatient: bool, within: impl RangeBounds<f64> + Debug
     let real = run.scene.recovers(&within);
     if impatient {
         // As long as one silence, or two, and what a busy machine takes.
-        let most = silence().map_or(Duration::from_secs(240), |silence| silence * 2) + Duration::from_secs(30);
+        let most = silence().map_or(Duration::from_secs(240), |silence| silence * 2 + Duration::from_secs(30));
         assert!(real < most, "{mode:?}: {real:?} of the system's time");
     }
     for fault in &run.faults {

@@ -78,6 +78,7 @@ scenarios! {
     a_lost_creation_is_found_by_the_next_list: ..=0.0, lost(5);
     // Without end.
     a_watch_that_ends_a_thousand_times_at_once_asks_seldom: 30_000.0..=60_000.0, ends(1000);
+    by_default_a_dead_watch_is_found_within_four_minutes: ..=6000.0, default_times;
 }
 
 /// A watch loses an event: nothing tells that, and nothing but a list finds it.
@@ -103,5 +104,19 @@ fn ends(times: usize) -> impl FnOnce(&mut Run) {
         let (asked, seconds) = (run.asked("") - before, (run.clock.now() - start).as_secs_f64());
         assert!((asked as f64) < 20.0 * seconds, "{asked} requests in {seconds} s");
         run.change();
+    }
+}
+
+/// What the server is asked for by default, what is added to it, and how late the system's timers are: Linux at 250 Hz
+/// rounds what is above two minutes up by 16.4 s. `LISTWATCH_SILENCE=default` tries it.
+fn default_times(run: &mut Run) {
+    ends(100)(run);
+    let requests = run.server.requests();
+    let times = requests.iter().filter_map(|line| line.split_once("timeoutSeconds="));
+    let times: Vec<f64> = times.map(|(_, time)| time.split('&').next().unwrap().parse().unwrap()).collect();
+    assert!(times.len() > 100, "{times:?}");
+    let (grace, late, backoff) = (10.0, 16.4, 1.6);
+    for time in times {
+        assert!(time >= 180.0 && time + grace + late + backoff < 240.0, "{time}");
     }
 }
