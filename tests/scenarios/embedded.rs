@@ -146,15 +146,27 @@ pub(crate) fn during(faults: impl IntoIterator<Item = Fault>) -> impl FnOnce(&mu
     }
 }
 
-/// A list anew, and what follows it, meets this, behind one failure.
+/// A list anew meets this, behind one failure.
 pub(crate) fn listing(fault: Fault) -> impl FnOnce(&mut Run) {
+    move |run| {
+        let streams = run.mode == ListMode::WatchList;
+        listing_anew(if streams { fault.watches() } else { fault.lists() })(run);
+    }
+}
+
+/// A request behind the expiry of a version meets this, behind one failure.
+pub(crate) fn listing_anew(fault: Fault) -> impl FnOnce(&mut Run) {
     move |run| {
         run.sync();
         run.inject(Fault::new(Effect::EndAfter(0)).watches().once());
         run.waits();
+        // After a failure it asks which version the server is at: not what this is about.
+        let asks = run.fault(Fault::new(Effect::Late).lists().once());
         run.inject(Fault::new(Effect::Reply(Reply::expired())).watches().once());
         run.inject(fault);
         run.change();
+        run.meets(&asks);
+        drop(asks);
     }
 }
 

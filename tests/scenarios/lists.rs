@@ -3,7 +3,7 @@
 use listwatch::ListMode;
 use listwatch::apiserver::faults::{Effect, Fault, Reply};
 
-use crate::embedded::{Run, first, first_until_over, listing, play};
+use crate::embedded::{Run, first, first_until_over, listing, listing_anew, play};
 
 /// For whichever requests list.
 fn twice(effect: Effect) -> Fault {
@@ -66,8 +66,7 @@ scenarios! {
 fn in_pages(effect: Effect) -> impl FnOnce(&mut Run) {
     move |run| {
         let fault = Fault::new(effect).once();
-        let fault = if pages(run) { fault.next_pages() } else { fault };
-        listing(fault)(run);
+        if pages(run) { listing_anew(fault.next_pages())(run) } else { listing(fault)(run) }
     }
 }
 

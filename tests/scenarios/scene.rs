@@ -17,9 +17,9 @@ use serde_json::json;
 use super::history::{History, State, state_of};
 
 /// Longer than anything takes on a machine that is busy, but for what waits for a silence.
-const LONG: Duration = Duration::from_secs(100);
-/// So many requests may follow upon a wait: three pages, the same in one piece, a watch, and each of those sent again
-/// as its connection was broken.
+const LONG: Duration = Duration::from_secs(60);
+/// So many requests may follow upon a wait: three pages, the same in one piece, the version, a watch, and
+/// those sent again whose connection was broken.
 const REQUESTS_A_TRY: usize = 10;
 
 /// The silence of the informers that meet dead connections; `None` is the default of the crate. The environment
@@ -285,6 +285,11 @@ impl ListWatch<ConfigMap> for Counted {
     fn watch(&self, params: &WatchParams, stop: &Stop) -> Result<Events<ConfigMap>> {
         self.requests.fetch_add(1, Ordering::SeqCst);
         ListWatch::watch(&self.api, params, stop)
+    }
+
+    fn current_version(&self, params: &ListParams, stop: &Stop) -> Result<Option<String>> {
+        self.requests.fetch_add(1, Ordering::SeqCst);
+        self.api.current_version(params, stop)
     }
 
     fn describe(&self) -> String {

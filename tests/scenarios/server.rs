@@ -22,7 +22,6 @@ scenarios! {
     a_compaction_between_two_watches: ..=4.8, compacted_between;
     bookmarks_keep_the_version_of_a_quiet_watch_good: ..=1.6, |run| quiet(run, true);
     a_quiet_watch_without_bookmarks_lists_anew: ..=1.6, |run| quiet(run, false);
-    #[ignore = "the detection is being built"]
     a_restore_of_an_older_state: ..=4.8, restore;
     // Two, one after the other.
     a_reset_and_then_an_expiry: ..=4.8, during([once(Effect::Reset), once(Effect::ErrorAfter(1, Reply::expired()))]);
