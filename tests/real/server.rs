@@ -40,6 +40,13 @@ pub(crate) struct Alone {
     _lock: RwLockWriteGuard<'static, ()>,
 }
 
+impl Alone {
+    /// The server, beyond the time that this test has it alone.
+    pub(crate) fn always(&self) -> &'static Server {
+        self.server
+    }
+}
+
 impl Deref for Alone {
     type Target = Server;
 
@@ -148,6 +155,8 @@ impl Server {
     /// Ends the server, without time to say goodbye. Nothing is done to one that has ended.
     pub(crate) fn kill(&self) {
         self.signal("apiserver", "KILL");
+        // It may still die when the signal was sent, and its port is to be free.
+        crate::eventually("the server has ended", || TcpStream::connect(self.address()).is_err());
     }
 
     fn signal(&self, name: &str, signal: &str) {

@@ -48,10 +48,10 @@ scenarios! {
 }
 
 /// A scene whose informer is behind a proxy.
-struct Net {
+pub(crate) struct Net {
     // In this order: the informer ends first.
     scene: Scene,
-    proxy: Proxy,
+    pub(crate) proxy: Proxy,
     _stage: Stage,
 }
 
@@ -71,7 +71,18 @@ impl DerefMut for Net {
 
 #[track_caller]
 fn play(mode: ListMode, within: impl RangeBounds<f64> + Debug, act: impl FnOnce(&mut Net)) {
-    let Some(stage) = stage() else { return };
+    if let Some(stage) = stage() {
+        play_on(stage, mode, within, act);
+    }
+}
+
+#[track_caller]
+pub(crate) fn play_on(
+    stage: Stage,
+    mode: ListMode,
+    within: impl RangeBounds<f64> + Debug,
+    act: impl FnOnce(&mut Net),
+) {
     let proxy = Proxy::start(stage.upstream);
     let scene = Scene::new(mode, stage.ours.clone(), (stage.theirs)(proxy.port()), silence());
     let mut net = Net { scene, proxy, _stage: stage };

@@ -22,7 +22,9 @@ scenarios! {
     a_compaction_between_two_watches: ..=4.8, compacted_between;
     bookmarks_keep_the_version_of_a_quiet_watch_good: ..=1.6, |run| quiet(run, true);
     a_quiet_watch_without_bookmarks_lists_anew: ..=1.6, |run| quiet(run, false);
-    a_restore_of_an_older_state: ..=4.8, restore;
+    a_restore_of_an_older_state: ..=11.2, restore(|_| ());
+    a_restore_that_has_gone_on: ..=11.2, restore(|run| run.create("later"));
+    a_restart_with_an_older_state: ..=24.8, restored_offline;
     // Two, one after the other.
     a_reset_and_then_an_expiry: ..=4.8, during([once(Effect::Reset), once(Effect::ErrorAfter(1, Reply::expired()))]);
     a_cut_and_then_a_refusal: ..=4.8, during([once(Effect::Reply(busy())), once(Effect::HalfLineThenClose(1))]);
@@ -130,13 +132,30 @@ fn quiet(run: &mut Run, bookmarks: bool) {
 }
 
 /// A backup is restored: what came since never was.
-fn restore(run: &mut Run) {
+fn restore(then: impl FnOnce(&mut Run)) -> impl FnOnce(&mut Run) {
+    move |run| {
+        run.sync();
+        let snapshot = run.server.snapshot();
+        run.change();
+        run.converges("before the restore");
+        run.history.restored();
+        run.server.restore(&snapshot);
+        then(run);
+        run.begin();
+        ["anew", "new"].iter().for_each(|name| run.must_tell_deletion(name));
+    }
+}
+
+fn restored_offline(run: &mut Run) {
     run.sync();
     let snapshot = run.server.snapshot();
     run.change();
     run.converges("before the restore");
+    run.server.pause().unwrap();
+    run.waits();
     run.history.restored();
     run.server.restore(&snapshot);
+    run.server.resume().unwrap();
     run.begin();
     ["anew", "new"].iter().for_each(|name| run.must_tell_deletion(name));
 }
