@@ -27,7 +27,8 @@ scenarios! {
     };
     an_answer_is_slow: ..=24.8, slow;
     a_partition_heals_in_time: ..=11.2, healed;
-    requests_do_not_come_through_but_events_do: ..=11.2, |net| net.dead(|net| net.proxy.set(Way::Dark, Way::Open));
+    requests_are_lost_but_events_are_not: ..=11.2, |net| net.dead(|net| net.proxy.set(Way::Dark, Way::Open));
+    a_partition_for_many_tries: ..=50.0, many_tries;
     // Connections that are dead: found by their silence, and no list is needed.
     dead_connect_without_answer: ..=50.0, |net| net.dead(|net| net.at_the_door(|net| net.proxy.clog()));
     dead_accepted_and_silent: ..=50.0, |net| net.dead(|net| net.meets(Entry::Mute));
@@ -184,4 +185,19 @@ fn healed(net: &mut Net) {
     net.change();
     assert_eq!(net.history.deleted(), [""; 0], "nothing comes through");
     net.proxy.set(Way::Open, Way::Open);
+}
+
+/// Each connection is dead that is tried for a while.
+fn many_tries(net: &mut Net) {
+    net.sync();
+    let (lists, errors) = (net.lists(), net.informer.health().errors);
+    net.proxy.meet(Entry::Mute);
+    net.proxy.cut();
+    net.change();
+    net.until("it has tried", || net.informer.health().errors > errors + 2);
+    assert_eq!(net.history.deleted(), [""; 0], "nothing comes through");
+    net.proxy.meet(OPEN);
+    net.begin();
+    net.converges("a partition");
+    assert_eq!(net.lists(), lists, "{:?}: the version is still good", net.mode);
 }

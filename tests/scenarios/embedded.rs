@@ -47,18 +47,28 @@ pub(crate) fn play(mode: ListMode, within: impl RangeBounds<f64> + Debug, act: i
 
 /// The same for an informer that finds dead connections by their silence.
 #[track_caller]
-pub(crate) fn play_impatient(mode: ListMode, within: impl RangeBounds<f64> + Debug, act: impl FnOnce(&mut Run)) {
+pub(crate) fn play_impatient(
+    mode: ListMode,
+    within: impl RangeBounds<f64> + Debug,
+    act: impl FnOnce(&mut Run),
+) {
     play_run(Run::new(mode, silence()), true, within, act);
 }
 
 #[track_caller]
-fn play_run(mut run: Run, impatient: bool, within: impl RangeBounds<f64> + Debug, act: impl FnOnce(&mut Run)) {
+fn play_run(
+    mut run: Run,
+    impatient: bool,
+    within: impl RangeBounds<f64> + Debug,
+    act: impl FnOnce(&mut Run),
+) {
     let mode = run.mode;
     act(&mut run);
     let real = run.scene.recovers(&within);
     if impatient {
         // As long as one silence, or two, and what a busy machine takes.
-        let most = silence().map_or(Duration::from_secs(240), |silence| silence * 2 + Duration::from_secs(30));
+        let most =
+            silence().map_or(Duration::from_secs(240), |silence| silence * 2 + Duration::from_secs(30));
         assert!(real < most, "{mode:?}: {real:?} of the system's time");
     }
     for fault in &run.faults {

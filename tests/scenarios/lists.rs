@@ -4,6 +4,7 @@ use listwatch::ListMode;
 use listwatch::apiserver::faults::{Effect, Fault, Reply};
 
 use crate::embedded::{Run, first, first_until_over, listing, listing_anew, play};
+use crate::replies::{broken, sign_in, throttled, unavailable};
 
 /// For whichever requests list.
 fn twice(effect: Effect) -> Fault {
@@ -14,10 +15,6 @@ fn reply(reply: Reply) -> Fault {
     twice(Effect::Reply(reply))
 }
 
-fn throttled() -> Reply {
-    Reply::status(429, "TooManyRequests", "too many requests")
-}
-
 scenarios! {
     // The first one, with the watch behind it.
     a_start_is_closed: ..=4.8, first(twice(Effect::Close));
@@ -26,14 +23,14 @@ scenarios! {
     a_start_meets_a_line_that_is_cut: ..=4.8, first(twice(Effect::HalfLineThenClose(1)));
     a_start_meets_a_watch_that_ends_too_soon: ..=4.8, first(twice(Effect::EndAfter(1)));
     a_start_meets_no_json: ..=4.8, first(twice(Effect::LineAfter(1, "no JSON".into())));
-    a_start_meets_an_error_event: ..=4.8, first(twice(Effect::ErrorAfter(1, Reply::status(500, "InternalError", "etcd is away"))));
+    a_start_meets_an_error_event: ..=4.8, first(twice(Effect::ErrorAfter(1, broken())));
     a_start_meets_an_expiry: ..=4.8, first(twice(Effect::ErrorAfter(1, Reply::expired())));
     a_start_meets_repeated_events: ..=0.0, first(twice(Effect::Repeat));
     a_start_meets_chunks_of_a_byte: ..=0.0, first(twice(Effect::OneByteChunks));
     a_start_is_late: ..=0.0, first_until_over(Effect::Late);
     a_start_is_a_head_without_a_body: ..=1.6, first_until_over(Effect::HeadOnly);
     a_start_is_silent: ..=1.6, first_until_over(Effect::Silence);
-    a_start_is_refused: ..=4.8, first(reply(Reply::status(503, "ServiceUnavailable", "starting")));
+    a_start_is_refused: ..=4.8, first(reply(unavailable()));
     a_start_is_throttled_with_a_time: 40.0..=40.0, first(reply(throttled().retry_after(20)));
     a_start_finds_no_such_resource: ..=4.8, first(reply(Reply::plain_not_found()));
     a_start_is_answered_in_html: ..=4.8, first(reply(Reply::html_bad_gateway()));
@@ -44,14 +41,14 @@ scenarios! {
     a_list_is_refused_as_expired: ..=11.2, listing(reply(Reply::expired()));
     a_list_is_refused_as_expired_by_its_reason: ..=11.2, listing(reply(Reply::expired_by_reason()));
     a_list_is_refused_for_a_too_large_version: ..=11.2, listing(reply(Reply::too_large_version()));
-    a_list_is_refused_for_a_too_large_version_by_the_message_of_a_cause: ..=11.2, listing(reply(Reply::too_large_version_by_cause_message()));
+    a_list_is_refused_for_a_too_large_version_by_a_cause: ..=11.2, listing(reply(Reply::too_large_version_by_cause_message()));
     a_list_is_refused_for_a_too_large_version_by_its_message: ..=11.2, listing(reply(Reply::too_large_version_by_message()));
     a_list_is_throttled: ..=11.2, listing(reply(throttled()));
     a_list_is_throttled_with_a_time: 40.8..=41.6, listing(reply(throttled().retry_after(20)));
-    a_list_is_refused_as_unavailable: ..=11.2, listing(reply(Reply::status(503, "ServiceUnavailable", "starting")));
-    a_list_is_refused_in_pretty_print: ..=11.2, listing(reply(Reply::status(500, "InternalError", "etcd is away").pretty()));
+    a_list_is_refused_as_unavailable: ..=11.2, listing(reply(unavailable()));
+    a_list_is_refused_in_pretty_print: ..=11.2, listing(reply(broken().pretty()));
     a_list_is_answered_in_html: ..=11.2, listing(reply(Reply::html_bad_gateway()));
-    a_list_is_answered_in_html_with_200: ..=11.2, listing(reply(Reply::new(200, "text/html", "<html>sign in</html>")));
+    a_list_is_answered_in_html_with_200: ..=11.2, listing(reply(sign_in()));
     a_list_is_not_found_in_plain_text: ..=11.2, listing(reply(Reply::plain_not_found()));
     // Pages.
     a_page_is_expired: ..=4.8, in_pages(Effect::Reply(Reply::expired()));

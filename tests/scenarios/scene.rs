@@ -207,11 +207,7 @@ impl Scene {
         let real = Clock::system().now() - self.began.1;
         println!("{mode:?}: healed after {took:.1} s of backoff, {real:.1?} of the system's time");
         let tenths = (took * 10.0).round() / 10.0;
-        assert!(
-            within.contains(&tenths),
-            "{mode:?}: {took} s, not {within:?}; {:?}",
-            self.informer.health()
-        );
+        assert!(within.contains(&tenths), "{mode:?}: {took} s, not {within:?}; {:?}", self.informer.health());
 
         // It still follows: each thread is alive.
         self.set("kept", "last");
@@ -221,7 +217,8 @@ impl Scene {
 
         self.history.assert_sound(&format!("{mode:?}"));
         let (mut deleted, mut told) = (self.deleted.clone(), self.history.deleted());
-        (deleted.sort(), told.sort());
+        deleted.sort();
+        told.sort();
         assert_eq!(told, deleted, "{mode:?}: each deletion is told once");
 
         // Who comes late is told the same.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use listwatch::apiserver::faults::{Effect, Fault, Reply};
 
 use crate::embedded::{Run, behind, during, listing, play};
+use crate::replies::throttled;
 
 scenarios! {
     // Nothing gets through for a while, though both ends think that the connection lives.
@@ -27,17 +28,13 @@ scenarios! {
     a_restart_with_an_older_state: ..=24.8, restored_offline;
     // Two, one after the other.
     a_reset_and_then_an_expiry: ..=4.8, during([once(Effect::Reset), once(Effect::ErrorAfter(1, Reply::expired()))]);
-    a_cut_and_then_a_refusal: ..=4.8, during([once(Effect::Reply(busy())), once(Effect::HalfLineThenClose(1))]);
+    a_cut_and_then_a_refusal: ..=4.8, during([once(Effect::Reply(throttled())), once(Effect::HalfLineThenClose(1))]);
     a_partition_and_then_a_restart: ..=4.8, partition_and_restart;
-    an_expiry_and_then_a_throttled_list: 10.8..=11.6, listing(Fault::new(Effect::Reply(busy().retry_after(10))).once());
+    an_expiry_and_then_a_throttled_list: 10.8..=11.6, listing(Fault::new(Effect::Reply(throttled().retry_after(10))).once());
 }
 
 fn once(effect: Effect) -> Fault {
     Fault::new(effect).watches().once()
-}
-
-fn busy() -> Reply {
-    Reply::status(429, "TooManyRequests", "too many requests")
 }
 
 /// The server goes away, everything changes, and it is there again on the same port.

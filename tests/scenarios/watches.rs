@@ -3,6 +3,7 @@
 use listwatch::apiserver::faults::{Effect, Fault, Reply};
 
 use crate::embedded::{Run, during, play};
+use crate::replies::{broken, sign_in, throttled, unavailable};
 
 fn twice(effect: Effect) -> Vec<Fault> {
     vec![Fault::new(effect).watches().times(2)]
@@ -18,14 +19,6 @@ fn refused(reply: Reply) -> Vec<Fault> {
         Fault::new(Effect::Reply(reply)).watches().times(2),
         Fault::new(Effect::EndAfter(0)).watches().once(), // last: the next watch may come at once
     ]
-}
-
-fn throttled() -> Reply {
-    Reply::status(429, "TooManyRequests", "too many requests")
-}
-
-fn unavailable() -> Reply {
-    Reply::status(503, "ServiceUnavailable", "starting")
 }
 
 scenarios! {
@@ -49,29 +42,29 @@ scenarios! {
     an_event_says_expired: ..=4.8, during(error(Reply::expired()));
     an_event_says_expired_by_its_reason: ..=4.8, during(error(Reply::expired_by_reason()));
     an_event_says_too_large_version: ..=4.8, during(error(Reply::too_large_version()));
-    an_event_says_too_large_version_by_the_message_of_a_cause: ..=4.8, during(error(Reply::too_large_version_by_cause_message()));
+    an_event_says_too_large_version_by_a_cause: ..=4.8, during(error(Reply::too_large_version_by_cause_message()));
     an_event_says_too_large_version_by_its_message: ..=4.8, during(error(Reply::too_large_version_by_message()));
-    an_event_says_internal_error: ..=4.8, during(error(Reply::status(500, "InternalError", "etcd is away")));
+    an_event_says_internal_error: ..=4.8, during(error(broken()));
     an_event_says_too_many_requests: 14.0..=14.0, during(error(throttled().retry_after_in_status(7)));
     an_event_holds_html: ..=4.8, during(error(Reply::html_bad_gateway()));
     // Refusals.
     a_watch_is_refused_as_expired: ..=11.2, during(refused(Reply::expired()));
     a_watch_is_refused_as_expired_by_its_reason: ..=11.2, during(refused(Reply::expired_by_reason()));
     a_watch_is_refused_for_a_too_large_version: ..=11.2, during(refused(Reply::too_large_version()));
-    a_watch_is_refused_for_a_too_large_version_by_the_message_of_a_cause: ..=11.2, during(refused(Reply::too_large_version_by_cause_message()));
+    a_watch_is_refused_for_a_too_large_version_by_a_cause: ..=11.2, during(refused(Reply::too_large_version_by_cause_message()));
     a_watch_is_refused_for_a_too_large_version_by_its_message: ..=11.2, during(refused(Reply::too_large_version_by_message()));
     a_watch_is_throttled: ..=11.2, during(refused(throttled()));
     a_watch_is_throttled_with_a_time: 40.8..=41.6, during(refused(throttled().retry_after(20)));
     a_watch_is_throttled_with_a_time_in_the_status: 40.8..=41.6, during(refused(throttled().retry_after_in_status(20)));
     a_watch_is_refused_as_unavailable: ..=11.2, during(refused(unavailable()));
     a_watch_is_refused_as_unavailable_with_a_time: 40.8..=41.6, during(refused(unavailable().retry_after(20)));
-    a_watch_is_refused_in_pretty_print: ..=11.2, during(refused(Reply::status(500, "InternalError", "etcd is away").pretty()));
+    a_watch_is_refused_in_pretty_print: ..=11.2, during(refused(broken().pretty()));
     a_watch_is_refused_as_expired_in_pretty_print: ..=11.2, during(refused(Reply::expired().pretty()));
     a_watch_is_refused_in_html: ..=11.2, during(refused(Reply::html_bad_gateway()));
     a_watch_is_not_found_in_plain_text: ..=11.2, during(refused(Reply::plain_not_found()));
     a_watch_is_unauthorized: ..=11.2, during(refused(Reply::status(401, "Unauthorized", "Unauthorized")));
     a_watch_is_forbidden: ..=11.2, during(refused(Reply::status(403, "Forbidden", "no")));
-    a_watch_is_answered_in_html_with_200: ..=11.2, during(refused(Reply::new(200, "text/html", "<html>sign in</html>")));
+    a_watch_is_answered_in_html_with_200: ..=11.2, during(refused(sign_in()));
     // Events that never come.
     a_lost_change_is_found_by_the_next_list: ..=0.0, lost(1);
     a_lost_deletion_is_found_by_the_next_list: ..=0.0, lost(2);
@@ -107,8 +100,8 @@ fn ends(times: usize) -> impl FnOnce(&mut Run) {
     }
 }
 
-/// What the server is asked for by default, what is added to it, and how late the system's timers are: Linux at 250 Hz
-/// rounds what is above two minutes up by 16.4 s. `LISTWATCH_SILENCE=default` tries it.
+/// What the server is asked for by default, what is added to it, and how late the system's timers are: Linux at 250
+/// Hz rounds what is above two minutes up by 16.4 s. `LISTWATCH_SILENCE=default` tries it.
 fn default_times(run: &mut Run) {
     ends(100)(run);
     let requests = run.server.requests();
