@@ -7,6 +7,7 @@
 //! - `deletion`: finalizers, owners, namespaces, preconditions
 //! - `custom`: definitions and their objects, subresources
 //! - `faults`: what goes wrong on purpose, as bytes; how informers come through it is in `tests/scenarios.rs`
+//! - `tls`: certificates, and faults under TLS
 //! - `connections`: HTTP itself, credentials, stop
 //! - `kubectl`: the real one, if it is installed
 
@@ -22,6 +23,9 @@ mod custom;
 mod deletion;
 #[path = "apiserver/faults.rs"]
 mod faults;
+#[allow(dead_code)] // other suites use the rest
+#[path = "support/history.rs"]
+mod history;
 #[path = "apiserver/kubectl.rs"]
 mod kubectl;
 #[path = "apiserver/lists.rs"]
@@ -30,5 +34,8 @@ mod lists;
 mod objects;
 #[path = "apiserver/patches.rs"]
 mod patches;
+#[cfg(feature = "tls")]
+#[path = "apiserver/tls.rs"]
+mod tls;
 #[path = "apiserver/watches.rs"]
 mod watches;

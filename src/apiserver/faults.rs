@@ -45,14 +45,25 @@
 //! [`snapshot`](super::ApiServer::snapshot) and [`restore`](super::ApiServer::restore) go back to an older state,
 //! [`pause`](super::ApiServer::pause) and [`resume`](super::ApiServer::resume) restart it on the same port.
 //!
+//! Faults of [connections](Fault::connections) are met as they are accepted, before a byte is read. On a server with
+//! TLS no handshake is answered then:
+//!
+//! ```
+//! # use listwatch::ApiServer;
+//! # use listwatch::apiserver::faults::{Effect, Fault};
+//! # let server = ApiServer::start()?;
+//! let unreachable = server.inject(Fault::new(Effect::Silence).connections());
+//! # Ok::<(), listwatch::Error>(())
+//! ```
+//!
 //! What is waited for by time, as the silence after which a client gives a watch up, is the client's matter: give the
 //! program a short one, or a [`Clock::manual`](crate::Clock::manual) for its backoffs.
 //!
 //! # What it does not do
-//! - No faults of TLS: the server speaks plain HTTP.
-//! - Connections are accepted, and requests read, before a fault is chosen, as it is chosen by the request. A silent
-//!   server is so one that accepts; one that does not listen is [`pause`](super::ApiServer::pause). A SYN that is never
-//!   answered cannot be imitated.
+//! - Connections are accepted in any case: a silent server is one that accepts, and one that does not listen is
+//!   [`pause`](super::ApiServer::pause). A SYN that is never answered cannot be imitated.
+//! - TLS itself is never wrong, apart from its [certificates](super::Builder#method.tls): what is cut, held back or
+//!   silent is so between records.
 //! - A partition that is over does not let the old connections go on, as TCP would after a short one: they are cut.
 
 mod frames;
@@ -74,7 +85,8 @@ use super::http::{Connection, Request};
 pub(super) use frames::Frames;
 pub use reply::Reply;
 
-/// What happens to a request, or to a watch. Numbers of events do not count bookmarks.
+/// What happens to a request, to a watch, or to a new [connection](Fault::connections). Numbers of events do not count
+/// bookmarks.
 ///
 /// Watches that are open when a fault is set meet it too, where it is about the connection or about watches: their
 /// events are counted from then on.
@@ -82,7 +94,8 @@ pub use reply::Reply;
 #[non_exhaustive]
 pub enum Effect {
     /// No answer, no byte; a watch that is open brings nothing more, and the connection stays. A partition, a node that
-    /// hangs, a load balancer that forgot the connection: both ends think that it lives.
+    /// hangs, a load balancer that forgot the connection: both ends think that it lives. With TLS the handshake was done,
+    /// except for new connections.
     Silence,
     /// The connection is closed in place of an answer: a server that goes down, a proxy without a backend.
     Close,
@@ -124,7 +137,8 @@ pub enum Effect {
     NoBookmarks,
 }
 
-/// Which requests meet which [`Effect`], and how often. By default all do, until the guard is dropped.
+/// Which requests, or connections, meet which [`Effect`], and how often. By default all requests do, until the guard is
+/// dropped.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Fault {
@@ -144,6 +158,8 @@ enum Requests {
     NextPages,
     Watches,
     Others,
+    /// None: it is about new connections.
+    Connections,
 }
 
 impl Fault {
@@ -172,6 +188,18 @@ impl Fault {
         Self { requests: Requests::Others, ..self }
     }
 
+    /// New connections in place of requests, before their first byte, or handshake of TLS, is read: [`Silence`],
+    /// [`Close`], [`Reset`] and [`Late`], no other effects. Those that are open are left alone, and clients keep some
+    /// for their next requests. Method and path do not matter.
+    ///
+    /// [`Silence`]: Effect::Silence
+    /// [`Close`]: Effect::Close
+    /// [`Reset`]: Effect::Reset
+    /// [`Late`]: Effect::Late
+    pub fn connections(self) -> Self {
+        Self { requests: Requests::Connections, ..self }
+    }
+
     /// Only requests of this method: `POST`.
     pub fn method(self, method: impl Into<String>) -> Self {
         Self { method: method.into(), ..self }
@@ -183,17 +211,23 @@ impl Fault {
         Self { path: prefix.into(), ..self }
     }
 
-    /// Only for the first request, or watch, that it fits.
+    /// Only for the first request, watch or connection that it fits.
     pub fn once(self) -> Self {
         self.times(1)
     }
 
-    /// Only for so many requests and watches. What has begun for a watch goes on until the guard is dropped.
+    /// Only for so many requests, watches or connections. What has begun for a watch goes on until the guard is dropped.
     pub fn times(self, times: usize) -> Self {
         Self { times: Some(times), ..self }
     }
 
-    fn fits(&self, request: &Request) -> bool {
+    /// Whether this is for a request, or for a new connection.
+    fn fits(&self, request: Option<&Request>) -> bool {
+        let Some(request) = request else {
+            use Effect::{Close, Late, Reset, Silence};
+            return matches!(self.requests, Requests::Connections)
+                && matches!(self.effect, Silence | Close | Reset | Late);
+        };
         let watch = request.method == "GET" && request.query.is_true("watch");
         let list = !watch && request.method == "GET" && is_collection(&request.path);
         let fits = match self.requests {
@@ -202,6 +236,7 @@ impl Fault {
             Requests::NextPages => list && !request.query.get("continue").is_empty(),
             Requests::Watches => watch,
             Requests::Others => !watch && !list,
+            Requests::Connections => false,
         };
         let method = self.method.is_empty() || self.method == request.method;
         let possible = !(watch && matches!(self.effect, Effect::CutBody(_)));
@@ -241,7 +276,7 @@ pub struct Injected {
 }
 
 impl Injected {
-    /// Waits until another request or watch has met the fault, for at most `timeout` of the system's time. Each is
+    /// Waits until another request, watch or connection has met the fault, for at most `timeout` of the system's time. Each is
     /// told once. Returns whether there was one.
     #[must_use]
     pub fn wait_for_hit(&self, timeout: Duration) -> bool {
@@ -290,7 +325,7 @@ pub(super) struct Faults {
 
 /// What is left to do of a request after a fault.
 pub(super) enum Instead {
-    /// Answer it.
+    /// Answer it, or go on with the connection.
     Nothing,
     Send(Response),
     /// Answer it with so many bytes of the body, and end.
@@ -344,8 +379,8 @@ impl Faults {
         Some(active)
     }
 
-    /// Does what a request meets before it is answered; blocks for as long as a fault is silent.
-    pub(super) fn meet(&self, request: &Request, connection: &mut Connection) -> io::Result<Instead> {
+    /// Does what a request meets before it is answered, or a new connection; blocks for as long as a fault is silent.
+    pub(super) fn meet(&self, request: Option<&Request>, connection: &mut Connection) -> io::Result<Instead> {
         if self.is_empty() {
             return Ok(Instead::Nothing);
         }

@@ -11,6 +11,7 @@ use socket2::SockRef;
 use crate::stop::Stop;
 
 use super::answer::{Failure, Outcome, Response};
+use super::tls::Session;
 
 /// The longest request head in bytes.
 const HEAD_LIMIT: usize = 64 * 1024;
@@ -32,6 +33,8 @@ pub(super) struct Request {
     pub(super) user_agent: String,
     pub(super) body: Vec<u8>,
     pub(super) keep_alive: bool,
+    /// The client has shown a certificate that was verified.
+    pub(super) has_certificate: bool,
 }
 
 /// The parameters of a request.
@@ -210,6 +213,7 @@ pub(super) fn parse_chunked(bytes: &[u8]) -> Outcome<Option<(Vec<u8>, usize)>> {
 /// A connection: what was read and not used yet stays for the next request.
 pub(super) struct Connection {
     stream: Arc<TcpStream>,
+    tls: Option<Session>,
     unread: Vec<u8>,
     stop: Stop,
 }
@@ -236,12 +240,18 @@ impl From<Failure> for NoRequest {
 
 impl Connection {
     /// `stop` is stopped when the server ends its connections; what reads or writes one is woken by its shutdown.
-    pub(super) fn new(stream: Arc<TcpStream>, stop: Stop) -> Self {
-        Self { stream, unread: Vec::new(), stop }
+    pub(super) fn new(stream: Arc<TcpStream>, tls: Option<Session>, stop: Stop) -> Self {
+        Self { stream, tls, unread: Vec::new(), stop }
     }
 
     pub(super) fn stop(&self) -> &Stop {
         &self.stop
+    }
+
+    /// Does the handshake of TLS, if that is spoken.
+    pub(super) fn handshake(&mut self) -> io::Result<()> {
+        let Some(tls) = &mut self.tls else { return Ok(()) };
+        tls.handshake(&self.stream).inspect_err(|_| self.drain()) // or the alert would be lost
     }
 
     /// Waits for the next request.
@@ -254,9 +264,10 @@ impl Connection {
         };
         self.unread.drain(..head.bytes);
         if head.expects_continue {
-            (&*self.stream).write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
+            self.write(b"HTTP/1.1 100 Continue\r\n\r\n")?;
         }
         let mut request = head.request;
+        request.has_certificate = self.tls.as_ref().is_some_and(Session::knows_client);
         match head.length {
             Length::Bytes(bytes) => {
                 while self.unread.len() < bytes {
@@ -286,7 +297,11 @@ impl Connection {
 
     fn fill(&mut self) -> io::Result<()> {
         let mut buffer = [0; 16 * 1024];
-        match (&*self.stream).read(&mut buffer)? {
+        let read = match &mut self.tls {
+            Some(tls) => tls.read(&self.stream, &mut buffer),
+            None => (&*self.stream).read(&mut buffer),
+        };
+        match read? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             read => {
                 self.unread.extend_from_slice(&buffer[..read]);
@@ -295,23 +310,37 @@ impl Connection {
         }
     }
 
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match &mut self.tls {
+            Some(tls) => tls.write_all(&self.stream, bytes),
+            None => (&*self.stream).write_all(bytes),
+        }
+    }
+
     /// Whether the client has closed its side. Does not wait.
-    pub(super) fn is_abandoned(&self) -> io::Result<bool> {
+    pub(super) fn is_abandoned(&mut self) -> io::Result<bool> {
         if !self.unread.is_empty() {
             return Ok(false);
         }
         self.stream.set_nonblocking(true)?;
-        let peeked = self.stream.peek(&mut [0]);
+        let filled = self.fill();
         self.stream.set_nonblocking(false)?;
-        match peeked {
-            Ok(read) => Ok(read == 0),
+        match filled {
+            Ok(()) => Ok(false),
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(true),
             Err(e) => Err(e),
         }
     }
 
+    /// Ends a connection as it should: with TLS a client can tell that from a cut.
+    pub(super) fn close(&mut self) -> io::Result<()> {
+        self.tls.as_mut().map_or(Ok(()), |tls| tls.close(&self.stream))
+    }
+
     /// Reads on for a moment after an answer that ends the connection, as a reset by unread bytes would lose it.
     pub(super) fn drain(&mut self) {
+        let _ = self.close();
         let _ = self.stream.shutdown(Shutdown::Write);
         let _ = self.stream.set_read_timeout(Some(Duration::from_millis(500)));
         let mut buffer = [0; 16 * 1024];
@@ -336,10 +365,10 @@ impl Connection {
             head.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
             let mut bytes = head.into_bytes();
             bytes.extend_from_slice(body);
-            return (&*self.stream).write_all(&bytes);
+            return self.write(&bytes);
         }
         head.push_str("Transfer-Encoding: chunked\r\n\r\n");
-        (&*self.stream).write_all(head.as_bytes())?;
+        self.write(head.as_bytes())?;
         for piece in body.chunks(LONG) {
             self.chunk(piece)?;
         }
@@ -349,18 +378,18 @@ impl Connection {
     /// Begins an answer that goes on as [`chunk`](Self::chunk)s.
     pub(super) fn begin_stream(&mut self, keep_alive: bool) -> io::Result<()> {
         let head = head(200, "application/json", keep_alive) + "Transfer-Encoding: chunked\r\n\r\n";
-        (&*self.stream).write_all(head.as_bytes())
+        self.write(head.as_bytes())
     }
 
     pub(super) fn chunk(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();
         chunk.extend_from_slice(bytes);
         chunk.extend_from_slice(b"\r\n");
-        (&*self.stream).write_all(&chunk)
+        self.write(&chunk)
     }
 
     pub(super) fn last_chunk(&mut self) -> io::Result<()> {
-        (&*self.stream).write_all(b"0\r\n\r\n")
+        self.write(b"0\r\n\r\n")
     }
 
     /// Sends an answer whose body ends too early; the connection must end with it.
@@ -370,7 +399,7 @@ impl Connection {
         head.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
         let mut sent = head.into_bytes();
         sent.extend_from_slice(&body[..bytes.min(body.len())]);
-        (&*self.stream).write_all(&sent)
+        self.write(&sent)
     }
 
     /// Keeps the connection open and silent until `over` stops, the client closes it, or the server ends it.

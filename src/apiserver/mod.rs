@@ -16,8 +16,8 @@
 //! # What it does not do
 //! - Nothing runs: no scheduler, kubelet or controllers. A pod stays `Pending`, a deployment makes no pods. Only
 //!   deletion has its consequences (dependents, namespaces, definitions), and those come at once, within the request.
-//! - No admission, no RBAC, no `kubectl auth can-i`: a request has the [token](Builder::token), or it is refused. No
-//!   TLS.
+//! - No admission, no RBAC, no `kubectl auth can-i`: a request has the [token](Builder::token) or a certificate,
+//!   or it is refused.
 //! - Built-in kinds have no schemas: apart from names, and times and durations of Leases, any JSON is taken, unknown
 //!   fields stay, and few defaults are filled in. `kubectl explain` knows nothing of them.
 //! - Custom resources: `pattern`, `format`, `oneOf` and its kin, and CEL rules are not checked; versions are converted
@@ -57,6 +57,11 @@ mod shape;
 mod store;
 mod subresource;
 mod table;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "no_tls.rs"]
+mod tls;
 mod tree;
 mod view;
 mod watch;
@@ -71,9 +76,10 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::base64_text;
 use crate::client::Client;
 use crate::clock::Clock;
-use crate::config::{Config, Credentials};
+use crate::config::{Config, Credentials, Pem, TlsOptions};
 use crate::error::{Error, Result};
 use crate::object::ApiResource;
 
@@ -118,29 +124,34 @@ impl ApiServer {
             bookmark_every: Duration::from_secs(60),
             clock: Clock::system(),
             token: None,
+            tls: None,
+            client_authority: None,
         })
     }
 
-    /// Its address: `http://127.0.0.1:40123`.
+    /// Its address: `http://127.0.0.1:40123`, or `https` if it speaks TLS.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://{}", self.listener.address)
+        let scheme = if self.server.authority().is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.listener.address)
     }
 
-    /// A client for it.
+    /// A client for it, with its token and without a certificate. With TLS the client trusts the last certificate of
+    /// the chain that the server has now.
     ///
     /// # Errors
     /// If the token that it asks for cannot be sent.
     pub fn client(&self) -> Result<Client> {
-        let config = Config::new(&self.url())?.with_clock(self.server.options.clock.clone());
+        let tls = TlsOptions { ca: self.server.authority().map(Pem::Data), ..TlsOptions::default() };
+        let config = Config::new(&self.url())?.with_tls(tls).with_clock(self.server.options.clock.clone());
         Client::new(match &self.server.options.token {
             Some(token) => config.with_credentials(Credentials::token(token)?),
             None => config,
         })
     }
 
-    /// A kubeconfig file for it, with the namespace `default`. It is removed when the server is
-    /// dropped; a process that is killed leaves it.
+    /// A kubeconfig file for it, with the namespace `default`. It is written once, says what [`client`](Self::client)
+    /// knows at that time, and is removed when the server is dropped; a process that is killed leaves it.
     ///
     /// # Errors
     /// If the file cannot be written into the directory for temporary files.
@@ -159,13 +170,21 @@ impl ApiServer {
     }
 
     fn write_kubeconfig(&self, directory: &Path, file: &Path) -> std::io::Result<()> {
-        let user = self.server.options.token.as_ref().map_or(json!({}), |token| json!({ "token": token }));
+        let user = match (&self.server.options.token, self.server.authority()) {
+            (Some(token), _) => json!({ "token": token }),
+            (None, Some(_)) => json!({"token": "none"}), // kubectl would ask for a name and a password
+            (None, None) => json!({}),
+        };
+        let mut cluster = json!({"server": self.url()});
+        if let Some(authority) = self.server.authority() {
+            cluster["certificate-authority-data"] = base64_text::encode(&authority).into();
+        }
         // JSON is YAML.
         let config = json!({
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "listwatch",
-            "clusters": [{"name": "listwatch", "cluster": {"server": self.url()}}],
+            "clusters": [{"name": "listwatch", "cluster": cluster}],
             "users": [{"name": "listwatch", "user": user}],
             "contexts": [{
                 "name": "listwatch",
@@ -204,6 +223,18 @@ impl ApiServer {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot(self.server.state().snapshot())
+    }
+
+    /// Takes another certificate and key, as when they are renewed. They are for connections from now on; those that
+    /// are open go on. Clients that do not trust the new one fail to connect, those of [`client`](Self::client) too if
+    /// the chain ends with another certificate.
+    ///
+    /// # Errors
+    /// Those of [`Builder::start`] for [`Builder::tls`], and if the server was started without TLS. It then keeps what
+    /// it has.
+    #[cfg(feature = "tls")]
+    pub fn set_tls(&self, certificate_chain: Pem, private_key: Pem) -> Result<()> {
+        self.server.set_tls(&tls::Files { chain: certificate_chain, key: private_key })
     }
 
     /// Goes back to an older state, as when a backup of etcd is restored: what happened since never was,
@@ -283,12 +314,31 @@ impl Builder {
         self
     }
 
+    /// Speaks TLS: with the server's certificate, which must be good for the address 127.0.0.1, followed by those that
+    /// it was issued by, and its key. Clients are to trust the last of the chain: the authority, or the server's own
+    /// certificate if that is signed by itself (and does not say that it is one of an authority: rustls takes no such
+    /// certificate of a server). Read by [`start`](Self::start).
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, certificate_chain: Pem, private_key: Pem) -> Self {
+        self.0.tls = Some(tls::Files { chain: certificate_chain, key: private_key });
+        self
+    }
+
+    /// Takes certificates of clients that these have issued, over TLS, in place of the [token](Self::token), and
+    /// answers 401 to who has neither. The handshake fails with a certificate of others, or one that has expired, where
+    /// kube-apiserver answers 401. Whose it is does not matter.
+    #[cfg(feature = "tls")]
+    pub fn client_authority(mut self, certificates: Pem) -> Self {
+        self.0.client_authority = Some(certificates);
+        self
+    }
+
     /// Starts the server.
     ///
     /// # Errors
-    /// If it cannot listen or start a thread.
+    /// If it cannot listen or start a thread, or if certificates or the key cannot be read or used.
     pub fn start(self) -> Result<ApiServer> {
-        let server = Arc::new(Server::new(self.0));
+        let server = Arc::new(Server::new(self.0)?);
         {
             let mut state = server.state();
             let kind = state.kind_of(NAMESPACES);
@@ -331,10 +381,10 @@ impl fmt::Debug for Snapshot {
     }
 }
 
-/// Without the token.
+/// Without the token and the key.
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Options { port, history, bookmark_every, clock, token: _ } = &self.0;
+        let Options { port, history, bookmark_every, clock, token: _, tls: _, client_authority: _ } = &self.0;
         f.debug_struct("Builder")
             .field("port", port)
             .field("history", history)

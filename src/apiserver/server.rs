@@ -10,6 +10,7 @@ use std::time::Duration;
 use socket2::{Domain, Socket, Type};
 
 use crate::clock::Clock;
+use crate::config::Pem;
 use crate::error::{Error, Result};
 use crate::object::Time;
 use crate::stop::Stop;
@@ -18,6 +19,7 @@ use super::faults::{Faults, Frames, Instead};
 use super::http::{Connection, NoRequest, Request};
 use super::routes::{Answer, answer};
 use super::store::State;
+use super::tls::{Files, Tls};
 use super::watch::Watch;
 
 /// How many requests the log keeps.
@@ -35,6 +37,9 @@ pub(super) struct Options {
     pub(super) bookmark_every: Duration,
     pub(super) clock: Clock,
     pub(super) token: Option<String>,
+    pub(super) tls: Option<Files>,
+    /// By whom the certificates of clients are issued.
+    pub(super) client_authority: Option<Pem>,
 }
 
 /// What all connections share. No lock is taken while another is held.
@@ -43,6 +48,7 @@ pub(super) struct Server {
     pub(super) clock: Clock,
     pub(super) stop: Stop,
     pub(super) faults: Arc<Faults>,
+    tls: Option<Mutex<Tls>>,
     state: Mutex<State>,
     log: Mutex<VecDeque<String>>,
     /// Streams are their threads': held by another they would not close, nor be reset.
@@ -51,9 +57,10 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn new(options: Options) -> Self {
+    pub(super) fn new(options: Options) -> Result<Self> {
         let clock = options.clock.clone();
-        Self {
+        let tls = options.tls.as_ref().map(|files| Tls::new(files, options.client_authority.as_ref()));
+        Ok(Self {
             state: Mutex::new(State::new(clock.clone(), options.history)),
             clock,
             options,
@@ -62,7 +69,8 @@ impl Server {
             log: Mutex::default(),
             connections: Mutex::default(),
             address: OnceLock::new(),
-        }
+            tls: tls.transpose()?.map(Mutex::new),
+        })
     }
 
     pub(super) fn set_address(&self, address: SocketAddr) {
@@ -90,8 +98,30 @@ impl Server {
 
     /// Whether the credentials of a request are accepted.
     pub(super) fn admits(&self, request: &Request) -> bool {
-        let Some(token) = &self.options.token else { return true };
-        request.authorization.strip_prefix("Bearer ").is_some_and(|sent| sent.trim() == token)
+        let Options { token, client_authority, .. } = &self.options;
+        let has_token = |token: &String| {
+            request.authorization.strip_prefix("Bearer ").is_some_and(|sent| sent.trim() == token)
+        };
+        match token {
+            None if client_authority.is_none() => true,
+            token => request.has_certificate || token.as_ref().is_some_and(has_token),
+        }
+    }
+
+    /// The certificates that its clients must trust, as PEM; `None` without TLS.
+    pub(super) fn authority(&self) -> Option<Vec<u8>> {
+        self.tls.as_ref().map(|tls| lock(tls).authority())
+    }
+
+    /// For connections from now on; there must be TLS already, or clients would need another URL.
+    #[cfg(feature = "tls")]
+    pub(super) fn set_tls(&self, files: &Files) -> Result<()> {
+        let Some(tls) = &self.tls else {
+            return Err(Error::config("embedded API server: it was started without TLS"));
+        };
+        let new = Tls::new(files, self.options.client_authority.as_ref())?;
+        *lock(tls) = new;
+        Ok(())
     }
 
     fn note(&self, request: &Request) {
@@ -106,7 +136,12 @@ impl Server {
 
     /// Answers the requests of a connection until it ends.
     fn serve(&self, stream: Arc<TcpStream>, stop: Stop) -> io::Result<()> {
-        let mut connection = Connection::new(stream, stop);
+        let tls = self.tls.as_ref().map(|tls| lock(tls).session()).transpose()?;
+        let mut connection = Connection::new(stream, tls, stop);
+        if !matches!(self.faults.meet(None, &mut connection)?, Instead::Nothing) {
+            return Ok(());
+        }
+        connection.handshake()?;
         while !connection.stop().is_stopped() {
             let request = match connection.request() {
                 Ok(request) => request,
@@ -120,7 +155,7 @@ impl Server {
             self.note(&request);
             // An answer to HEAD has no body, and no method that is served is HEAD.
             let keep_alive = request.keep_alive && request.method != "HEAD";
-            let goes_on = match self.faults.meet(&request, &mut connection)? {
+            let goes_on = match self.faults.meet(Some(&request), &mut connection)? {
                 Instead::Nothing => self.answer(&mut connection, &request, keep_alive)?,
                 Instead::Send(response) => connection.respond(&response, keep_alive).map(|()| true)?,
                 Instead::Cut(bytes) => {
@@ -131,8 +166,11 @@ impl Server {
                 }
                 Instead::End => false,
             };
-            if !(keep_alive && goes_on) {
+            if !goes_on {
                 break;
+            }
+            if !keep_alive {
+                return connection.close();
             }
         }
         Ok(())

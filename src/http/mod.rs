@@ -12,6 +12,9 @@ mod tls;
 #[path = "no_tls.rs"]
 mod tls;
 
+#[cfg(all(feature = "tls", feature = "apiserver"))]
+pub(crate) use tls::provider as tls_provider;
+
 use std::fmt;
 use std::io::{self, Read};
 use std::sync::Arc;

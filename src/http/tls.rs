@@ -115,7 +115,7 @@ impl Session {
 }
 
 /// Always given to rustls by hand: a process with two providers has no default, and rustls would panic.
-fn provider() -> CryptoProvider {
+pub(crate) fn provider() -> CryptoProvider {
     #[cfg(feature = "aws-lc-rs")]
     return rustls::crypto::aws_lc_rs::default_provider();
     #[cfg(not(feature = "aws-lc-rs"))]

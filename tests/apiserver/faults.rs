@@ -131,6 +131,54 @@ fn stop_and_pause_end_what_is_held() {
     }
 }
 
+#[test]
+fn a_connection_meets_its_fault_before_a_byte_is_read() {
+    let server = with_a();
+    let set = |effect| server.inject(Fault::new(effect).connections());
+    let silent = set(Effect::Silence);
+    let stream = connect(&server);
+    assert!(silent.wait_for_hit(SOON) && is_quiet(&stream));
+    drop(silent);
+    assert_eq!(rest(stream), "");
+    let closing = set(Effect::Close);
+    assert_eq!(rest(connect(&server)), "");
+    drop(closing);
+    let resetting = set(Effect::Reset);
+    let failed = connect(&server).read(&mut [0]).unwrap_err();
+    assert_eq!(failed.kind(), ErrorKind::ConnectionReset);
+    drop(resetting);
+    let late = set(Effect::Late);
+    let stream = ask(&server, CM);
+    assert!(late.wait_for_hit(SOON) && is_quiet(&stream));
+    drop(late);
+    assert!(rest(stream).starts_with("HTTP/1.1 200 OK\r\n"));
+}
+
+#[test]
+fn connections_that_are_open_are_left_alone() {
+    let server = with_a();
+    let mut watch = Watch::open(&server, &format!("{CM}?watch=1"));
+    assert_eq!(watch.next(), "ADDED a");
+    let mut kept = connect(&server);
+    let mut asks = || {
+        write!(kept, "GET /livez HTTP/1.1\r\n\r\n").unwrap();
+        let mut answer = [0; 15];
+        kept.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200 OK");
+        while !answer.ends_with(b"ok") {
+            answer.rotate_left(1);
+            kept.read_exact(&mut answer[14..]).unwrap();
+        }
+    };
+    asks();
+    let fault = server.inject(Fault::new(Effect::Close).connections().once());
+    asks();
+    assert_eq!(rest(connect(&server)), "");
+    assert!(fault.wait_for_hit(SOON));
+    create_all(&server, &["b"]); // once is over
+    assert_eq!(watch.next(), "ADDED b");
+}
+
 // ---- answers --------------------------------------------------------------------------------------------------
 
 fn replied(reply: Reply) -> Answer {
@@ -210,6 +258,7 @@ fn a_fault_is_met_by_the_requests_it_is_for() {
         (no().path(PODS), [false; 5]),
         (no().path(CM).times(2), [true, true, false, false, false]),
         (no().times(0), [false; 5]),
+        (no().connections(), [false; 5]), // nothing was asked
     ] {
         let told = format!("{fault:?}");
         let _fault = server.inject(fault);
@@ -370,7 +419,7 @@ fn a_restored_server_knows_nothing_of_what_came_after() {
     delete(&server, &format!("{CM}/a")).expect(200);
     assert_eq!(watch.next(), "DELETED a");
     server.restore(&before);
-    assert_eq!(watch.line(), None);
+    assert_eq!(watch.rest(), "", "cut, as servers are stopped for that");
     let list = get(&server, CM).json();
     assert_eq!((names(&list), server.resource_version()), (vec!["a"], version));
     assert_eq!(get(&server, &format!("{CM}?resourceVersion={}", version + 1)).code, 504);

@@ -107,6 +107,43 @@ fn an_informer_outlives_its_server_and_finds_what_changed_meanwhile() {
 }
 
 #[test]
+fn issue_k8s_107457_a_cluster_that_was_restored_from_a_backup_is_found_out() {
+    let Some(server) = server::alone() else { return };
+    let api = Api::<ConfigMap>::namespaced(&server.client(), &server.namespace("restored"));
+    for name in ["changed", "deleted", "kept"] {
+        create(&api, name, "1");
+    }
+    let stop = Stop::new();
+    let informers =
+        [ListMode::Paged(500), ListMode::WatchList, ListMode::Cached].map(|mode| follow(&api, mode, &stop));
+    server.back_up();
+    set(&api, "changed", "2");
+    api.delete("deleted", &DeleteParams::default()).unwrap();
+    create(&api, "new", "2");
+    // As much as a server writes when it starts, and more.
+    create_many(&api, "crowd-", CROWD);
+    for informer in &informers {
+        eventually("the informer has what came after the backup", || {
+            held(informer) == ["changed=2", "kept=1", "new=2"] && crowd(informer).len() == CROWD
+        });
+    }
+    let lists = informers.each_ref().map(|informer| informer.health().lists);
+    server.restore();
+    for (informer, lists) in informers.iter().zip(lists) {
+        eventually("the informer is where the server is", || {
+            held(informer) == ["changed=1", "deleted=1", "kept=1"] && crowd(informer).is_empty()
+        });
+        assert!(informer.health().lists > lists);
+    }
+    set(&api, "kept", "3");
+    for informer in &informers {
+        eventually("a later change is seen", || held(informer).contains(&"kept=3".to_owned()));
+    }
+    stop.stop();
+    informers.iter().for_each(Informer::join);
+}
+
+#[test]
 fn a_server_that_stands_still_for_a_while_is_only_slow() {
     let Some(server) = server::alone() else { return };
     let api = Api::<ConfigMap>::namespaced(&server.client(), &server.namespace("still"));

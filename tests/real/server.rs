@@ -69,6 +69,11 @@ fn server() -> Option<&'static Server> {
     SERVER.get_or_init(Server::start).as_ref()
 }
 
+fn copy(from: &Path, to: &Path) {
+    let done = Command::new("cp").arg("-r").args([from, to]).status().unwrap();
+    assert!(done.success());
+}
+
 fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/real/apiserver").join(name)
 }
@@ -168,6 +173,29 @@ impl Server {
     /// Starts the server that was killed.
     pub(crate) fn restart(&self) {
         self.run("apiserver", self.port);
+    }
+
+    /// Stops both, does something to the folder of etcd's data, and starts both again.
+    fn at_rest(&self, act: impl FnOnce(&Path)) {
+        self.kill();
+        self.signal("etcd", "KILL");
+        act(&self.folder);
+        let started = Command::new(script("etcd.sh")).arg(&self.folder).process_group(0).status().unwrap();
+        assert!(started.success());
+        self.restart();
+    }
+
+    /// Keeps a copy of the state of the cluster.
+    pub(crate) fn back_up(&self) {
+        self.at_rest(|folder| copy(&folder.join("etcd"), &folder.join("backup")));
+    }
+
+    /// Goes back to the copy.
+    pub(crate) fn restore(&self) {
+        self.at_rest(|folder| {
+            std::fs::remove_dir_all(folder.join("etcd")).unwrap();
+            copy(&folder.join("backup"), &folder.join("etcd"));
+        });
     }
 
     /// Does something through another server of the same cluster, that is there for this long.

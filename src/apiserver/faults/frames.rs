@@ -42,7 +42,7 @@ impl<'a> Frames<'a> {
         Self { connection, faults, request, met: Vec::new(), end: None }
     }
 
-    pub(in crate::apiserver) fn connection(&self) -> &Connection {
+    pub(in crate::apiserver) fn connection(&mut self) -> &mut Connection {
         self.connection
     }
 
@@ -55,7 +55,7 @@ impl<'a> Frames<'a> {
             let (request, met) = (self.request, &self.met);
             let meets = |active: &Arc<Active>| {
                 active.fault.effect.is_for_watches()
-                    && active.fault.fits(request)
+                    && active.fault.fits(Some(request))
                     && !met.iter().any(|met| Arc::ptr_eq(&met.active, active))
             };
             let Some(active) = self.faults.take(meets) else { return self.due() };

@@ -26,6 +26,11 @@ sign server ca "subjectAltName=DNS:localhost,DNS:api.example,IP:127.0.0.1,IP:::1
 extendedKeyUsage=serverAuth
 basicConstraints=CA:FALSE"
 
+# A server that vouches for itself.
+ec P-256 >self-signed.key.pem
+openssl req -x509 -new -key self-signed.key.pem -subj "/CN=self-signed" -days 36500 -out self-signed.pem \
+    -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -addext basicConstraints=critical,CA:FALSE
+
 # Clients: one for each kind of key and each way to write it down.
 client="extendedKeyUsage=clientAuth
 basicConstraints=CA:FALSE"

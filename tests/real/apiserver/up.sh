@@ -51,11 +51,7 @@ users: [{name: admin, user: {client-certificate: pki/admin.crt, client-key: pki/
 contexts: [{name: test, context: {cluster: test, user: admin, namespace: default}}]
 Y
 
-# One member needs no peers: their port is any.
-nohup "$assets/etcd" --data-dir "$dir/etcd" --unsafe-no-fsync --listen-peer-urls http://127.0.0.1:0 \
-  --listen-client-urls "http://127.0.0.1:$etcd" --advertise-client-urls "http://127.0.0.1:$etcd" \
-  > etcd.log 2>&1 < /dev/null & echo $! > etcd.pid
-disown # whose end is no news
+"$here/etcd.sh" "$dir"
 "$here/apiserver.sh" "$dir" "$@"
 echo "$dir/kubeconfig"
 [ -z "${HOLD:-}" ] || cat > /dev/null
