@@ -6,7 +6,7 @@
 //! - `patches`: JSON, merge, strategic merge, apply
 //! - `deletion`: finalizers, owners, namespaces, preconditions
 //! - `custom`: definitions and their objects, subresources
-//! - `faults`: what goes wrong on purpose, as bytes; `recovery`: how informers come through it
+//! - `faults`: what goes wrong on purpose, as bytes; how informers come through it is in `tests/scenarios.rs`
 //! - `tls`: certificates, and faults under TLS
 //! - `connections`: HTTP itself, credentials, stop
 //! - `kubectl`: the real one, if it is installed
@@ -34,8 +34,6 @@ mod lists;
 mod objects;
 #[path = "apiserver/patches.rs"]
 mod patches;
-#[path = "apiserver/recovery.rs"]
-mod recovery;
 #[cfg(feature = "tls")]
 #[path = "apiserver/tls.rs"]
 mod tls;

@@ -5,11 +5,16 @@
 //! - `watch`: single watches
 //! - `informer`: each list mode, selections, many objects
 //! - `outage`: the server killed, stopped for a while, its history gone
+//! - `scenarios`: those of connections, as in `tests/scenarios.rs`, each list mode through a proxy with faults
 //! - `custom`: custom resources, controllers, leases
 //!
 //! `server` starts it. Without its binaries the tests pass and say so, unless `LISTWATCH_REAL=required`.
 #![cfg(all(feature = "tls", feature = "kubeconfig"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests are outside of what clippy.toml lets off
+
+#[macro_use]
+#[path = "scenarios/table.rs"]
+mod table;
 
 #[path = "real/access.rs"]
 mod access;
@@ -19,6 +24,8 @@ mod custom;
 mod informer;
 #[path = "real/outage.rs"]
 mod outage;
+#[path = "real/scenarios.rs"]
+mod scenarios;
 #[path = "real/server.rs"]
 mod server;
 #[path = "real/verbs.rs"]

@@ -158,6 +158,7 @@ impl<K: Resource> Reflector<K> {
     /// Within which time a dead connection is found: one that is not made, brings no answer, or goes silent in a list
     /// or a watch. Reading then goes on from where it stood, without a list. By default ten seconds for a connection,
     /// the client's [timeout](crate::Config::timeout) for an answer and in a list, and under four minutes in a watch.
+    /// The system's timers are coarse: Linux may let it take an eighth longer.
     ///
     /// Watches of a quiet resource last no longer than that, so a short time costs the server a request each time.
     #[must_use]

@@ -19,9 +19,9 @@ use crate::wire::{self, Expect};
 
 /// Between these a watch's time is drawn, unless it is given: below the 240 s after which load balancers drop a quiet
 /// connection.
-const WATCH_TIME: [Duration; 2] = [Duration::from_secs(180), Duration::from_secs(225)];
+const WATCH_TIME: [Duration; 2] = [Duration::from_secs(180), Duration::from_secs(210)];
 /// How long after the server should have ended a watch the connection counts as dead, at the most: under four minutes
-/// from the start of a watch.
+/// from the start of a watch, as Linux rounds a socket's time limit of more than two minutes up by as much as 16.4 s.
 const WATCH_GRACE: Duration = Duration::from_secs(10);
 /// How long a server may be silent before it has sent the state that it was asked for as events: one that does not
 /// know how (a proxy that drops the bookmark at its end) should be found out soon.

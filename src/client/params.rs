@@ -163,7 +163,7 @@ impl WatchParams {
         self
     }
 
-    /// After how long the server ends the watch, in whole seconds; by default a random time between 180 and 225 s, so
+    /// After how long the server ends the watch, in whole seconds; by default a random time between 180 and 210 s, so
     /// that many clients do not come back at once, and below what load balancers allow; or somewhat less than
     /// [`silence`](Self::silence()), if that is given.
     pub fn timeout(mut self, timeout: Duration) -> Self {

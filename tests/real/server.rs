@@ -1,5 +1,5 @@
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::Deref;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -38,6 +38,13 @@ pub(crate) fn alone() -> Option<Alone> {
 pub(crate) struct Alone {
     server: &'static Server,
     _lock: RwLockWriteGuard<'static, ()>,
+}
+
+impl Alone {
+    /// The server, beyond the time that this test has it alone.
+    pub(crate) fn always(&self) -> &'static Server {
+        self.server
+    }
 }
 
 impl Deref for Alone {
@@ -102,6 +109,10 @@ impl Server {
         Some(Self { folder, port, etcd_port, quiet: RwLock::new(()), _holder: holder })
     }
 
+    pub(crate) fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port))
+    }
+
     /// Where its kubeconfig is, with a client certificate that may do all.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.folder.join("kubeconfig")
@@ -149,6 +160,8 @@ impl Server {
     /// Ends the server, without time to say goodbye. Nothing is done to one that has ended.
     pub(crate) fn kill(&self) {
         self.signal("apiserver", "KILL");
+        // It may still die when the signal was sent, and its port is to be free.
+        crate::eventually("the server has ended", || TcpStream::connect(self.address()).is_err());
     }
 
     fn signal(&self, name: &str, signal: &str) {
