@@ -44,13 +44,17 @@ fn rows(table: &str) -> Vec<Row> {
 fn is_run(source: &str, name: &str) -> bool {
     let lines: Vec<_> = source.lines().map(str::trim).collect();
     let at = lines.iter().position(|line| {
-        line.strip_prefix("fn ")
-            .is_some_and(|rest| rest.strip_prefix(name).is_some_and(|rest| rest.starts_with('(')))
+        let test = line.strip_prefix("fn ").and_then(|rest| rest.strip_prefix(name));
+        // A line of a table of scenarios.
+        let scenario =
+            line.strip_prefix(name).is_some_and(|rest| rest.starts_with(": ") && rest.contains("..="));
+        test.is_some_and(|rest| rest.starts_with('(')) || scenario
     });
     let Some(at) = at else { return false };
     let attributes =
         || lines[..at].iter().rev().take_while(|line| line.starts_with('#') || line.starts_with("//"));
-    attributes().any(|line| *line == "#[test]") && !attributes().any(|line| line.starts_with("#[ignore"))
+    let test = !lines[at].starts_with("fn ") || attributes().any(|line| *line == "#[test]");
+    test && !attributes().any(|line| line.starts_with("#[ignore"))
 }
 
 #[test]
@@ -86,8 +90,9 @@ const P0_ROWS: usize = 66;
 
 #[test]
 fn what_is_ignored_or_no_test_is_found_out() {
-    let source = "#[test]\nfn good() {\n#[test]\n#[ignore = \"slow\"]\nfn slow() {\nfn helper() {\n/// Says.\n#[test]\n#[cfg(unix)]\nfn more() {\n";
-    let found = ["good", "slow", "helper", "more", "goo", "none"].map(|name| is_run(source, name));
-    assert_eq!(found, [true, false, false, true, false, false]);
+    let source = "#[test]\nfn good() {\n#[test]\n#[ignore = \"slow\"]\nfn slow() {\nfn helper() {\n/// Says.\n#[test]\n#[cfg(unix)]\nfn more() {\nscene: ..=1.6, act;\n#[ignore]\nidle: ..=1.6, act;\nfield: u8,\n";
+    let names = ["good", "slow", "helper", "more", "goo", "none", "scene", "idle", "field"];
+    let found = names.map(|name| is_run(source, name));
+    assert_eq!(found, [true, false, false, true, false, false, true, false, false]);
     assert_eq!(rows("| # | P |\n|---|---|\n| 1 | P0 | f | a/b#1 | none |\n")[0].tests, []);
 }

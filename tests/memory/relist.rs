@@ -324,7 +324,11 @@ fn one_object_keeps_no_list_in_memory() {
             taken.push(resident());
         }
         let more = taken[9] - taken[1];
-        println!("memory: {} pods of 10 lists of {PAGE} kept: {:.2} MiB more after the last", kept.len(), more / MIB);
+        println!(
+            "memory: {} pods of 10 lists of {PAGE} kept: {:.2} MiB more after the last",
+            kept.len(),
+            more / MIB
+        );
         // A list takes over 4 MiB.
         assert!(more < 8.0 * MIB, "{taken:?}");
     });
