@@ -1,0 +1,660 @@
+//! Convergence by random: an informer follows an embedded API server through random changes and random faults, while
+//! handlers join, stall and leave. In the end, with the faults lifted:
+//!
+//! - the cache is what the server has, object by object, uid and version
+//! - what each handler was told folds to the same, and no call contradicts those before it: no deletion is lost
+//! - what a handler read from the cache was never older than what it was told
+//! - it still follows: one more change arrives
+//! - the requests it took are bounded by the time that passed on its clock
+//! - once stopped it ends
+//!
+//! `LISTWATCH_RUNS=n` makes so many runs, `LISTWATCH_SEED=s` repeats the one of that seed. What fails prints its seed and
+//! its steps. How the threads take turns is not in the seed: what does not show again is worth some more tries.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use history::{History, State, state_of};
+use listwatch::apiserver::ApiServer;
+use listwatch::apiserver::faults::{Effect, Fault, Injected, Reply};
+use listwatch::types::ConfigMap;
+use listwatch::{
+    Api, Client, Clock, Config, DeleteParams, Deleted, Handler, Informer, ListMode, ListParams, Lister, Map,
+    ObjectMeta, Patch, PatchParams, PostParams, Registration, Resource, Stop,
+};
+use serde_json::json;
+
+#[path = "support/history.rs"]
+#[allow(dead_code, reason = "other suites use the rest")]
+mod history;
+
+const RUNS: u64 = 10_000;
+const THREADS: usize = 2;
+/// After so long without any news a run has failed.
+const SOON: Duration = Duration::from_secs(20);
+/// A breath, for the other threads to get somewhere; the outcome does not depend on it.
+const BREATH: Duration = Duration::from_millis(2);
+/// What the informers ask for, and the writer does not: the faults are theirs alone.
+const THEIRS: &str = "/api/v1/configmaps";
+const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+/// So many changes while a handler stalls make its queue merge.
+const BURST: u64 = 1200;
+/// One in so many runs has a burst.
+const BURSTS: u64 = 250;
+
+#[test]
+fn whatever_happens_cache_and_handlers_end_up_with_what_the_server_has() {
+    let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let seeds = match number("LISTWATCH_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 1..1 + number("LISTWATCH_RUNS").unwrap_or(RUNS),
+    };
+    let (next, failed) = (AtomicU64::new(seeds.start), AtomicBool::new(false));
+    let work = || {
+        while !failed.load(Ordering::Relaxed) {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                break;
+            }
+            Run::new(seed, &failed).go();
+        }
+    };
+    thread::scope(|scope| {
+        for n in 0..THREADS {
+            thread::Builder::new().name(format!("runs-{n}")).spawn_scoped(scope, work).unwrap();
+        }
+    });
+}
+
+/// The same choices for the same seed.
+struct Dice(u64);
+
+impl Dice {
+    fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    fn roll(&mut self, sides: u64) -> u64 {
+        // xorshift64*, of which the upper bits are good
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) % sides
+    }
+
+    fn small(&mut self, sides: u64) -> usize {
+        usize::try_from(self.roll(sides)).unwrap()
+    }
+
+    fn one_in(&mut self, sides: u64) -> bool {
+        self.roll(sides) == 0
+    }
+
+    fn pick<T: Clone>(&mut self, of: &[T]) -> T {
+        of[self.small(of.len() as u64)].clone()
+    }
+}
+
+/// What was done, told if it ends in a panic.
+struct Log<'a> {
+    seed: u64,
+    steps: Vec<String>,
+    failed: &'a AtomicBool,
+}
+
+impl Drop for Log<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.failed.store(true, Ordering::Relaxed);
+            eprintln!("LISTWATCH_SEED={} fails after\n  {}", self.seed, self.steps.join("\n  "));
+        }
+    }
+}
+
+/// What the informer's threads say to the one that plays.
+enum News {
+    Told,
+    /// The reader has failed, and begins to wait.
+    Failed,
+}
+
+struct Run<'a> {
+    log: Log<'a>,
+    dice: Dice,
+    server: ApiServer,
+    server_clock: Clock,
+    /// The writer's way, which no fault is on.
+    maps: Api<ConfigMap>,
+    labels: &'static str,
+    /// How many requests a list and the watch behind it may take.
+    cycle: u64,
+    informer: Informer<ConfigMap>,
+    clock: Clock,
+    start: Instant,
+    stop: Stop,
+    tell: Sender<News>,
+    news: Receiver<News>,
+    members: Vec<Member>,
+    /// The histories of handlers that have left, and how many calls they had then.
+    left: Vec<(History, usize)>,
+    faults: Vec<(Injected, bool)>,
+    /// Events were lost, or their end was: nothing but a list finds it.
+    blind: bool,
+}
+
+/// A handler at the informer.
+struct Member {
+    name: String,
+    history: History,
+    gate: Arc<Gate>,
+    registration: Registration<ConfigMap>,
+}
+
+/// Stalls a handler while it is shut.
+#[derive(Default)]
+struct Gate {
+    shut: Mutex<bool>,
+    moved: Condvar,
+}
+
+impl Gate {
+    fn set(&self, shut: bool) {
+        *self.shut.lock().unwrap() = shut;
+        self.moved.notify_all();
+    }
+
+    fn is_shut(&self) -> bool {
+        *self.shut.lock().unwrap()
+    }
+
+    fn pass(&self) {
+        drop(self.moved.wait_while(self.shut.lock().unwrap(), |shut| *shut).unwrap());
+    }
+}
+
+/// Passes what it is told on to a history, and compares it with the cache.
+struct Watcher<H> {
+    inner: H,
+    history: History,
+    gate: Arc<Gate>,
+    lister: Lister<ConfigMap>,
+    tell: Sender<News>,
+}
+
+impl<H> Watcher<H> {
+    fn enter(&self, object: &ConfigMap, gone: bool) {
+        self.gate.pass();
+        let there = self.lister.get_key(&object.key());
+        // Of an object that is not there any more a deletion is to come.
+        if let Some(there) = there {
+            let [cached, told] = [&*there, object].map(|o| o.resource_version().parse::<u64>().unwrap());
+            if cached < told + u64::from(gone) {
+                self.history.note_wrong(format!("{} is told at {told}, cached at {cached}", object.key()));
+            }
+        }
+    }
+
+    fn leave(&self) {
+        let _ = self.tell.send(News::Told); // nobody listens to who was late
+    }
+}
+
+impl<H: Handler<ConfigMap>> Handler<ConfigMap> for Watcher<H> {
+    fn on_add(&mut self, object: &Arc<ConfigMap>, initial: bool) {
+        self.enter(object, false);
+        self.inner.on_add(object, initial);
+        self.leave();
+    }
+
+    fn on_update(&mut self, old: &Arc<ConfigMap>, new: &Arc<ConfigMap>) {
+        self.enter(new, false);
+        self.inner.on_update(old, new);
+        self.leave();
+    }
+
+    fn on_delete(&mut self, deleted: &Deleted<ConfigMap>) {
+        self.enter(&deleted.object, true);
+        self.inner.on_delete(deleted);
+        self.leave();
+    }
+}
+
+impl<'a> Run<'a> {
+    fn new(seed: u64, failed: &'a AtomicBool) -> Self {
+        let mut dice = Dice::new(seed);
+        let (clock, server_clock) = (Clock::manual(), Clock::manual());
+        let history = dice.pick(&[4, 10, 10_000]);
+        let server = ApiServer::builder().clock(server_clock.clone()).history(history).start().unwrap();
+        let mode = match dice.roll(6) {
+            0 => ListMode::Paged(500),
+            n @ 1..=2 => ListMode::Paged(u32::try_from(n).unwrap()),
+            3..=4 => ListMode::WatchList,
+            _ => ListMode::Cached,
+        };
+        let labels = if dice.one_in(3) { "in=yes" } else { "" };
+        let pages = if let ListMode::Paged(limit) = mode { NAMES.len() as u64 / u64::from(limit) } else { 0 };
+        let (tell, news) = unbounded();
+        let failing = tell.clone();
+        let informer = Informer::builder(Api::<ConfigMap>::all(&client(&server)))
+            .mode(mode)
+            .labels(labels)
+            .clock(clock.clone())
+            .on_error(move |e| {
+                // What does not fit the type is told, and not waited for.
+                if e.unfit().is_none() {
+                    let _ = failing.send(News::Failed); // the run may be over
+                }
+            })
+            .build()
+            .unwrap();
+        let told = format!("{mode:?}, labels {labels:?}, a history of {history}");
+        let maps = Api::default_namespaced(&client(&server));
+        Self {
+            log: Log { seed, steps: vec![told], failed },
+            dice,
+            server,
+            server_clock,
+            maps,
+            labels,
+            // A broken GET is sent twice; an expired page begins a list in one piece.
+            cycle: 2 * (pages + 3),
+            informer,
+            start: clock.now(),
+            clock,
+            stop: Stop::new(),
+            tell,
+            news,
+            members: Vec::new(),
+            left: Vec::new(),
+            faults: Vec::new(),
+            blind: false,
+        }
+    }
+
+    fn note(&mut self, step: impl Into<String>) {
+        self.log.steps.push(step.into());
+    }
+
+    fn go(mut self) {
+        for _ in 0..self.dice.roll(6) {
+            self.change();
+        }
+        self.join();
+        let start = self.dice.roll(4);
+        for at in 0..5 + self.dice.roll(15) {
+            if at == start {
+                self.note("start");
+                self.informer.start(&self.stop).unwrap();
+            }
+            self.step();
+        }
+        if self.log.seed % BURSTS == 0 {
+            self.burst();
+        }
+        self.note("the end");
+        self.lift();
+        self.members.iter().for_each(|member| member.gate.set(false));
+        self.converge();
+        self.note("one more");
+        self.put("last");
+        self.converge();
+        self.check();
+    }
+
+    fn step(&mut self) {
+        match self.dice.roll(100) {
+            0..40 => {
+                for _ in 0..=self.dice.roll(3) {
+                    self.change();
+                }
+            }
+            40..58 => self.inject(),
+            58..70 => self.breathe(),
+            70..76 => self.lift(),
+            76..80 => {
+                self.note("compact");
+                self.server.compact();
+            }
+            80..83 => self.restart(),
+            83..87 => self.join(),
+            87..90 => self.stall(),
+            90..92 => self.leave(),
+            92..96 => {
+                self.note("settle");
+                self.lift();
+                self.converge();
+            }
+            _ => {
+                // Bookmarks, or the end of watches.
+                let seconds = self.dice.pick(&[61, 61, 700]);
+                self.note(format!("{seconds} s pass on the server"));
+                self.server_clock.advance(Duration::from_secs(seconds));
+            }
+        }
+    }
+
+    // ---- changes ----------------------------------------------------------------------------------------------
+
+    fn change(&mut self) {
+        let name = self.dice.pick(&NAMES);
+        match self.dice.roll(10) {
+            0..5 => self.put(name),
+            5..8 => self.delete(name),
+            _ => {
+                self.delete(name);
+                self.put(name);
+            }
+        }
+    }
+
+    /// Changes an object, or creates it; it may begin or end to match.
+    fn put(&mut self, name: &'static str) {
+        let label = if self.dice.one_in(3) && name != "last" { "no" } else { "yes" };
+        let value = self.dice.roll(1 << 20).to_string();
+        let there = self.maps.get(name).is_ok();
+        let version = if there {
+            let patch = json!({"metadata": {"labels": {"in": label}, "annotations": {"value": value}}});
+            self.maps.patch(name, &PatchParams::default(), &Patch::Merge(patch)).unwrap()
+        } else {
+            let metadata = ObjectMeta { labels: Map::from([("in", label)]), ..ObjectMeta::named(name) };
+            let map = ConfigMap { metadata, ..ConfigMap::default() };
+            self.maps.create(&PostParams::default(), &map).unwrap()
+        };
+        let done = if there { "change" } else { "create" };
+        self.note(format!("{done} {name} at {}, in={label}", version.resource_version()));
+    }
+
+    fn delete(&mut self, name: &'static str) {
+        let gone = self.maps.delete(name, &DeleteParams::default()).is_ok();
+        self.note(format!("delete {name}{}", if gone { "" } else { ", which is not there" }));
+    }
+
+    // ---- faults -----------------------------------------------------------------------------------------------
+
+    fn inject(&mut self) {
+        let effect = self.effect();
+        let blind = matches!(effect, Effect::Lose(_) | Effect::NoBookmarks);
+        // What ends by itself may stay set to the end.
+        let holds = blind
+            || matches!(
+                effect,
+                Effect::Silence
+                    | Effect::HeadOnly
+                    | Effect::Late
+                    | Effect::SilenceAfter(_)
+                    | Effect::HalfLineThenSilence(_)
+            );
+        let mut fault = Fault::new(effect).path(THEIRS);
+        fault = match self.dice.roll(5) {
+            0 => fault.lists(),
+            1 => fault.next_pages(),
+            2 => fault.watches(),
+            _ => fault,
+        };
+        let endless = self.dice.one_in(4);
+        if !endless {
+            fault = fault.times(1 + self.dice.small(3));
+        }
+        self.note(format!("inject {fault:?}"));
+        let guard = self.server.inject(fault);
+        self.blind |= blind;
+        if self.dice.one_in(2) {
+            for _ in 0..3 {
+                self.catch_up();
+                if guard.wait_for_hit(BREATH) {
+                    break;
+                }
+            }
+        }
+        self.faults.push((guard, holds || endless));
+    }
+
+    fn effect(&mut self) -> Effect {
+        let n = self.dice.small(3);
+        match self.dice.roll(18) {
+            0 => Effect::Silence,
+            1 => Effect::Close,
+            2 => Effect::Reset,
+            3 => Effect::HeadOnly,
+            4 => Effect::Late,
+            5 => Effect::Reply(self.reply()),
+            6 => Effect::CutBody(100 * n),
+            7 => Effect::SilenceAfter(n),
+            8 => Effect::HalfLineThenSilence(n),
+            9 => Effect::HalfLineThenClose(n),
+            10 => Effect::CutAfter(n),
+            11 => Effect::EndAfter(n),
+            12 => Effect::ErrorAfter(n, self.reply()),
+            13 => {
+                let lines = ["no JSON", "", "{}", r#"{"type":"BOOKMARK","object":{}}"#, r#"{"type":"NEW"}"#];
+                Effect::LineAfter(n, self.dice.pick(&lines).into())
+            }
+            14 => Effect::Lose(1 + n),
+            15 => Effect::Repeat,
+            16 => Effect::OneByteChunks,
+            _ => Effect::NoBookmarks,
+        }
+    }
+
+    fn reply(&mut self) -> Reply {
+        let busy = Reply::status(429, "TooManyRequests", "too many requests");
+        match self.dice.roll(14) {
+            0..4 => Reply::expired(),
+            4 => Reply::expired_by_reason(),
+            5 => Reply::too_large_version(),
+            6 => Reply::too_large_version_by_cause_message(),
+            7 => Reply::too_large_version_by_message(),
+            8 => busy.retry_after(7),
+            9 => busy.retry_after_in_status(1),
+            10 => Reply::status(500, "InternalError", "etcd is away").pretty(),
+            11 => Reply::status(403, "Forbidden", "not yours"),
+            12 => Reply::html_bad_gateway(),
+            _ => Reply::plain_not_found(),
+        }
+    }
+
+    fn restart(&mut self) {
+        self.note("pause");
+        self.server.pause().unwrap();
+        for _ in 0..self.dice.roll(3) {
+            self.breathe();
+        }
+        if self.dice.one_in(3) {
+            self.note("compact");
+            self.server.compact();
+        }
+        self.note("resume");
+        self.server.resume().unwrap();
+        // Without a connection that was cut.
+        self.maps = Api::default_namespaced(&client(&self.server));
+    }
+
+    /// Ends the faults that do not end by themselves, or all.
+    fn lift(&mut self) {
+        let all = self.dice.one_in(2);
+        self.note(if all { "lift all" } else { "lift what holds" });
+        self.faults.retain(|(_, holds)| !all && !holds);
+    }
+
+    // ---- handlers ---------------------------------------------------------------------------------------------
+
+    fn join(&mut self) {
+        let history = History::new();
+        let gate = Arc::new(Gate::default());
+        let watcher = Watcher {
+            inner: history.handler(),
+            history: history.clone(),
+            gate: gate.clone(),
+            lister: self.informer.lister(),
+            tell: self.tell.clone(),
+        };
+        let registration = self.informer.add_handler(watcher).unwrap();
+        let name = registration.name().to_owned();
+        self.note(format!("{name} joins"));
+        self.members.push(Member { name, history, gate, registration });
+    }
+
+    /// The first stays, and does not stall: there is always one that tells how far the informer is.
+    fn stall(&mut self) {
+        let Some(at) = self.any_but_the_first() else { return };
+        let member = &self.members[at];
+        let shut = !member.gate.is_shut();
+        member.gate.set(shut);
+        let what = format!("{} {}", member.name, if shut { "stalls" } else { "goes on" });
+        self.note(what);
+    }
+
+    fn leave(&mut self) {
+        let Some(at) = self.any_but_the_first() else { return };
+        let member = self.members.remove(at);
+        self.note(format!("{} leaves", member.name));
+        member.gate.set(false);
+        member.registration.remove();
+        self.left.push((member.history.clone(), member.history.calls()));
+    }
+
+    fn any_but_the_first(&mut self) -> Option<usize> {
+        let others = self.members.len().checked_sub(1).filter(|others| *others > 0)?;
+        Some(1 + self.dice.small(others as u64))
+    }
+
+    /// More changes than a stalled handler lets wait as they are.
+    fn burst(&mut self) {
+        self.note("a burst");
+        self.lift();
+        self.converge();
+        self.join();
+        self.members.last().unwrap().gate.set(true);
+        for _ in 0..BURST {
+            self.change();
+        }
+        self.converge();
+        let depth = self.members.last().unwrap().registration.depth();
+        assert!(depth < 1024 + 100, "{depth} wait, so nothing was merged");
+    }
+
+    // ---- outcome ----------------------------------------------------------------------------------------------
+
+    /// Lets the others get on, for a moment.
+    fn breathe(&mut self) {
+        self.note("breathe");
+        if let Ok(news) = self.news.recv_timeout(BREATH) {
+            self.take(&news);
+        }
+        self.catch_up();
+    }
+
+    fn catch_up(&mut self) {
+        while let Ok(news) = self.news.try_recv() {
+            self.take(&news);
+        }
+    }
+
+    /// Each failure is followed by a wait, which passes at once.
+    fn take(&mut self, news: &News) {
+        if let News::Failed = news {
+            let real = Clock::system();
+            let late = real.now() + SOON;
+            let wait = loop {
+                match self.clock.next_timer() {
+                    Some(wait) => break wait,
+                    None => assert!(real.now() < late, "it does not wait after a failure"),
+                }
+                thread::yield_now();
+            };
+            self.note(format!("after {:?} {wait:?} pass", self.informer.health().last_error.unwrap().1));
+            self.clock.advance(wait);
+        }
+    }
+
+    fn truth(&self) -> State {
+        state_of(&self.maps.list(&ListParams::default().labels(self.labels)).unwrap().items)
+    }
+
+    /// Until the cache, and all handlers that do not stall, are as the server.
+    fn converge(&mut self) {
+        if self.informer.health().activity == listwatch::cache::Activity::Idle {
+            return; // it was not started
+        }
+        let expired = Fault::new(Effect::ErrorAfter(0, Reply::expired())).watches().once().path(THEIRS);
+        let _list = std::mem::take(&mut self.blind).then(|| self.server.inject(expired));
+        let there = self.truth();
+        while !self.is(&there) {
+            match self.news.recv_timeout(SOON) {
+                Ok(news) => self.take(&news),
+                Err(_) => self.give_up(&there),
+            }
+            self.catch_up();
+        }
+    }
+
+    fn stored(&self) -> State {
+        state_of(self.informer.lister().store().list().iter().map(|object| &**object))
+    }
+
+    fn is(&self, there: &State) -> bool {
+        let mut told = self.members.iter().filter(|member| !member.gate.is_shut());
+        told.all(|member| member.history.state() == *there) && self.stored() == *there
+    }
+
+    fn give_up(&self, there: &State) -> ! {
+        for member in &self.members {
+            eprintln!("{} was told {:?}", member.name, member.history.state());
+        }
+        panic!(
+            "no news; the server has {there:?}, the store {:?}; {:?}; {:#?}",
+            self.stored(),
+            self.informer.health(),
+            self.server.requests()
+        );
+    }
+
+    fn check(mut self) {
+        let there = self.truth();
+        // No handler is told more than it was, and those that left nothing after.
+        for (history, calls) in &self.left {
+            assert_eq!(history.calls(), *calls, "calls after the handler had left");
+            history.assert_sound("a handler that left");
+        }
+        for member in &self.members {
+            member.history.assert_sound(&member.name);
+            assert_eq!(member.history.state(), there);
+        }
+        let passed = (self.clock.now() - self.start).as_secs();
+        let requests = self.server.requests();
+        let theirs = requests.iter().filter(|request| request.contains(&format!("{THEIRS}?"))).count() as u64;
+        // In a second at most three cycles: one after the least wait, one after a watch that lasted, one after an expiry.
+        let most = self.cycle * (4 + 3 * passed);
+        assert!(theirs <= most, "{theirs} requests in {passed} s, {most} at most: {requests:#?}");
+        self.note("stop");
+        self.stop.stop();
+        let (done, joined) = bounded(1);
+        let informer = self.informer.clone();
+        let joins = move || {
+            informer.join();
+            let _ = done.send(());
+        };
+        let thread = thread::Builder::new().name("joins".into()).spawn(joins).unwrap();
+        assert!(joined.recv_timeout(SOON).is_ok(), "its threads do not end");
+        thread.join().unwrap();
+        assert_eq!(self.informer.health().activity, listwatch::cache::Activity::Stopped);
+    }
+}
+
+/// On the system's clock, which limits nothing here.
+fn client(server: &ApiServer) -> Client {
+    Client::new(Config::new(&server.url()).unwrap()).unwrap()
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        // After a failure too, or the handlers' threads wait for ever.
+        self.members.iter().for_each(|member| member.gate.set(false));
+        self.stop.stop();
+    }
+}
