@@ -22,6 +22,7 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use history::{History, State, state_of};
 use listwatch::apiserver::ApiServer;
 use listwatch::apiserver::faults::{Effect, Fault, Injected, Reply};
+use listwatch::cache::Activity;
 use listwatch::types::ConfigMap;
 use listwatch::{
     Api, Client, Clock, Config, DeleteParams, Deleted, Handler, Informer, ListMode, ListParams, Lister, Map,
@@ -134,6 +135,7 @@ struct Run<'a> {
     /// How many requests a list and the watch behind it may take.
     cycle: u64,
     informer: Informer<ConfigMap>,
+    started: bool,
     clock: Clock,
     start: Instant,
     stop: Stop,
@@ -264,6 +266,7 @@ impl<'a> Run<'a> {
             // A broken GET is sent twice; an expired page begins a list in one piece.
             cycle: 2 * (pages + 3),
             informer,
+            started: false,
             start: clock.now(),
             clock,
             stop: Stop::new(),
@@ -290,6 +293,7 @@ impl<'a> Run<'a> {
             if at == start {
                 self.note("start");
                 self.informer.start(&self.stop).unwrap();
+                self.started = true;
             }
             self.step();
         }
@@ -578,8 +582,8 @@ impl<'a> Run<'a> {
 
     /// Until the cache, and all handlers that do not stall, are as the server.
     fn converge(&mut self) {
-        if self.informer.health().activity == listwatch::cache::Activity::Idle {
-            return; // it was not started
+        if !self.started {
+            return;
         }
         let expired = Fault::new(Effect::ErrorAfter(0, Reply::expired())).watches().once().path(THEIRS);
         let _list = std::mem::take(&mut self.blind).then(|| self.server.inject(expired));
@@ -623,7 +627,7 @@ impl<'a> Run<'a> {
         }
         for member in &self.members {
             member.history.assert_sound(&member.name);
-            assert_eq!(member.history.state(), there);
+            assert_eq!(member.history.state(), there, "what {} was told, and the server", member.name);
         }
         let passed = (self.clock.now() - self.start).as_secs();
         let requests = self.server.requests();
@@ -642,7 +646,7 @@ impl<'a> Run<'a> {
         let thread = thread::Builder::new().name("joins".into()).spawn(joins).unwrap();
         assert!(joined.recv_timeout(SOON).is_ok(), "its threads do not end");
         thread.join().unwrap();
-        assert_eq!(self.informer.health().activity, listwatch::cache::Activity::Stopped);
+        assert_eq!(self.informer.health().activity, Activity::Stopped);
     }
 }
 
