@@ -79,7 +79,9 @@ impl Options {
         let mut arguments = std::env::args().skip(1);
         while let Some(name) = arguments.next() {
             let value = arguments.next().unwrap_or_default();
-            let bad = || format!("{name} {value}: takes --minutes, --objects, --rate and --seed, each with a number");
+            let bad = || {
+                format!("{name} {value}: takes --minutes, --objects, --rate and --seed, each with a number")
+            };
             match name.as_str() {
                 "--minutes" => {
                     let minutes: f64 = value.parse().map_err(|_| bad())?;
@@ -166,7 +168,8 @@ fn apply(state: &mut State, version: u64, key: &ObjectKey, uid: Option<&String>)
 impl Soak {
     fn start(options: Options) -> Result<Self, Error> {
         let clock = Clock::system();
-        let server = ApiServer::builder().history(HISTORY).bookmark_interval(Duration::from_secs(5)).start()?;
+        let server =
+            ApiServer::builder().history(HISTORY).bookmark_interval(Duration::from_secs(5)).start()?;
         let stop = Stop::new();
         let follow = |mode| {
             let informer = Informer::builder(Api::<ConfigMap>::all(&client(&server)?))
@@ -463,7 +466,9 @@ impl Soak {
             if wrong.is_none() || self.clock.now() > until {
                 return Ok(wrong.map_or(Ok(()), Err));
             }
-            if let Some(wrong) = self.folds().find_map(|(name, fold)| Some(format!("{name}: {}", fold.wrong()?))) {
+            if let Some(wrong) =
+                self.folds().find_map(|(name, fold)| Some(format!("{name}: {}", fold.wrong()?)))
+            {
                 return Ok(Err(wrong));
             }
             self.stop.sleep(Duration::from_millis(100));
@@ -490,7 +495,8 @@ impl Soak {
         let (mut compared, mut deletes) = (0, 0);
         for follower in &self.followers {
             let health = follower.informer.health();
-            (lists, watches, errors) = (lists + health.lists, watches + health.watches, errors + health.errors);
+            (lists, watches, errors) =
+                (lists + health.lists, watches + health.watches, errors + health.errors);
             let at: u64 = follower.informer.lister().store().resource_version().parse().unwrap_or(0);
             behind.push(self.ledger.version.saturating_sub(at).to_string());
             modes.push(format!("{:?}", health.mode));
@@ -585,7 +591,8 @@ fn difference(has: &State, wants: &State) -> Option<String> {
     let keys: std::collections::BTreeSet<_> = has.keys().chain(wants.keys()).collect();
     let different: Vec<_> = keys.into_iter().filter(|key| has.get(*key) != wants.get(*key)).collect();
     let some = different.iter().take(5);
-    let some: Vec<_> = some.map(|key| format!("{key} is {:?}, not {:?}", has.get(*key), wants.get(*key))).collect();
+    let some: Vec<_> =
+        some.map(|key| format!("{key} is {:?}, not {:?}", has.get(*key), wants.get(*key))).collect();
     Some(format!("{} objects differ: {}", different.len(), some.join("; ")))
 }
 
@@ -676,7 +683,10 @@ fn rss() -> u64 {
 /// The names of this program's threads; none where the system does not tell.
 fn threads() -> Vec<String> {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok()).map(|name| name.trim().into()).collect()
+    tasks
+        .filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok())
+        .map(|name| name.trim().into())
+        .collect()
 }
 
 /// Whether there are no more threads than before. The system takes a moment to forget one that was joined.

@@ -18,7 +18,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use history::{History, State, state_of};
 use listwatch::apiserver::ApiServer;
 use listwatch::apiserver::faults::{Effect, Fault, Injected, Reply};
@@ -37,14 +37,16 @@ mod history;
 const RUNS: u64 = 10_000;
 const THREADS: usize = 2;
 /// After so long without any news a run has failed.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(30);
+/// After so long without the end of a run one hangs.
+const HANGS: Duration = Duration::from_secs(300);
 /// A breath, for the other threads to get somewhere; the outcome does not depend on it.
 const BREATH: Duration = Duration::from_millis(2);
 /// What the informers ask for, and the writer does not: the faults are theirs alone.
 const THEIRS: &str = "/api/v1/configmaps";
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
-/// So many changes while a handler stalls make its queue merge.
-const BURST: u64 = 1200;
+/// So many calls while a handler stalls make its queue merge.
+const BURST: usize = 1200;
 /// One in so many runs has a burst.
 const BURSTS: u64 = 250;
 
@@ -56,18 +58,33 @@ fn whatever_happens_cache_and_handlers_end_up_with_what_the_server_has() {
         None => 1..1 + number("LISTWATCH_RUNS").unwrap_or(RUNS),
     };
     let (next, failed) = (AtomicU64::new(seeds.start), AtomicBool::new(false));
-    let work = || {
+    let (done, dones) = unbounded();
+    let work = |done: Sender<()>| {
         while !failed.load(Ordering::Relaxed) {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= seeds.end {
                 break;
             }
             Run::new(seed, &failed).go();
+            let _ = done.send(());
         }
     };
     thread::scope(|scope| {
         for n in 0..THREADS {
-            thread::Builder::new().name(format!("runs-{n}")).spawn_scoped(scope, work).unwrap();
+            let (work, done) = (&work, done.clone());
+            thread::Builder::new().name(format!("runs-{n}")).spawn_scoped(scope, || work(done)).unwrap();
+        }
+        drop(done);
+        // A run that hangs would tell nobody which it is.
+        loop {
+            match dones.recv_timeout(HANGS) {
+                Ok(()) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    eprintln!("a run hangs, of the {THREADS} before seed {}", next.load(Ordering::Relaxed));
+                    std::process::exit(1);
+                }
+            }
         }
     });
 }
@@ -112,6 +129,9 @@ impl Drop for Log<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
             self.failed.store(true, Ordering::Relaxed);
+            if self.steps.len() > 300 {
+                self.steps.splice(100..self.steps.len() - 200, ["…".to_owned()]);
+            }
             eprintln!("LISTWATCH_SEED={} fails after\n  {}", self.seed, self.steps.join("\n  "));
         }
     }
@@ -297,8 +317,11 @@ impl<'a> Run<'a> {
             }
             self.step();
         }
-        if self.log.seed % BURSTS == 0 {
+        if self.log.seed % BURSTS == 0 && self.started {
             self.burst();
+            for _ in 0..5 {
+                self.step();
+            }
         }
         self.note("the end");
         self.lift();
@@ -534,8 +557,11 @@ impl<'a> Run<'a> {
         self.converge();
         self.join();
         self.members.last().unwrap().gate.set(true);
-        for _ in 0..BURST {
+        let first = self.members[0].history.clone();
+        let before = first.calls();
+        while first.calls() < before + BURST {
             self.change();
+            self.catch_up();
         }
         self.converge();
         let depth = self.members.last().unwrap().registration.depth();
