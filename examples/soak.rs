@@ -573,8 +573,8 @@ impl Follower {
         for (version, key, uid) in ledger.changes.range(from..).take_while(|(version, ..)| *version <= at) {
             apply(&mut self.state, *version, key, uid.as_ref());
         }
+        self.compared += u64::from(at > self.at);
         self.at = at;
-        self.compared += 1;
         let cached: State = objects.iter().map(|object| (object.key(), version(object))).collect();
         match difference(&cached, &self.state) {
             Some(difference) => Err(format!("{:?} at {at} diverges: {difference}; {health:?}", self.mode)),
