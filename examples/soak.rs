@@ -457,11 +457,16 @@ impl Soak {
         if there != self.ledger.state {
             return Ok(Err("the server does not have what was written".into()));
         }
+        let now = self.clock.now();
         if self.followers.iter().any(|follower| follower.blind.is_some()) {
-            self.list_anew();
+            let expired = Fault::new(Effect::ErrorAfter(0, Reply::expired())).watches().path(THEIRS);
+            self.faults.push((self.server.inject(expired), now, false));
         }
-        let until = self.clock.now() + STANDSTILL;
+        let until = now + STANDSTILL;
         loop {
+            if self.followers.iter().all(|f| f.informer.health().last_list.is_some_and(|at| at > now)) {
+                self.faults.clear();
+            }
             let wrong = self.unsettled(&there);
             if wrong.is_none() || self.clock.now() > until {
                 return Ok(wrong.map_or(Ok(()), Err));

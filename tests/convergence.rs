@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use history::{History, State, state_of};
-use listwatch::apiserver::ApiServer;
 use listwatch::apiserver::faults::{Effect, Fault, Injected, Reply};
+use listwatch::apiserver::{ApiServer, Snapshot};
 use listwatch::cache::Activity;
 use listwatch::types::ConfigMap;
 use listwatch::{
@@ -165,6 +165,8 @@ struct Run<'a> {
     /// The histories of handlers that have left, and how many calls they had then.
     left: Vec<(History, usize)>,
     faults: Vec<(Injected, bool)>,
+    snapshot: Option<Snapshot>,
+    restored: bool,
     /// Events were lost, or their end was: nothing but a list finds it.
     blind: bool,
 }
@@ -216,7 +218,7 @@ impl<H> Watcher<H> {
         if let Some(there) = there {
             let [cached, told] = [&*there, object].map(|o| o.resource_version().parse::<u64>().unwrap());
             if cached < told + u64::from(gone) {
-                self.history.note_wrong(format!("{} is told at {told}, cached at {cached}", object.key()));
+                self.history.note_older(format!("{} is told at {told}, cached at {cached}", object.key()));
             }
         }
     }
@@ -295,6 +297,8 @@ impl<'a> Run<'a> {
             members: Vec::new(),
             left: Vec::new(),
             faults: Vec::new(),
+            snapshot: None,
+            restored: false,
             blind: false,
         }
     }
@@ -349,9 +353,10 @@ impl<'a> Run<'a> {
                 self.server.compact();
             }
             80..83 => self.restart(),
-            83..87 => self.join(),
-            87..90 => self.stall(),
-            90..92 => self.leave(),
+            83..86 => self.join(),
+            86..88 => self.stall(),
+            88..90 => self.leave(),
+            90..92 => self.restore(),
             92..96 => {
                 self.note("settle");
                 self.lift();
@@ -534,14 +539,33 @@ impl<'a> Run<'a> {
         for _ in 0..self.dice.roll(3) {
             self.breathe();
         }
-        if self.dice.one_in(3) {
-            self.note("compact");
-            self.server.compact();
+        match self.dice.roll(4) {
+            0 => {
+                self.note("compact");
+                self.server.compact();
+            }
+            1 => self.restore(),
+            _ => {}
         }
         self.note("resume");
         self.server.resume().unwrap();
         // Without a connection that was cut.
         self.maps = Api::default_namespaced(&client(&self.server));
+    }
+
+    /// Goes back to an older state, if there is one to go back to.
+    fn restore(&mut self) {
+        let Some(snapshot) = self.snapshot.take() else {
+            self.note(format!("snapshot at {}", self.server.resource_version()));
+            self.snapshot = Some(self.server.snapshot());
+            return;
+        };
+        self.restored = true;
+        self.members.iter().for_each(|member| member.history.restored());
+        self.server.restore(&snapshot);
+        self.note(format!("restore {}", self.server.resource_version()));
+        // Who has missed it must list to find out.
+        self.blind = true;
     }
 
     /// Ends the faults that do not end by themselves, or all.
@@ -562,6 +586,9 @@ impl<'a> Run<'a> {
 
     fn join(&mut self) {
         let history = History::new();
+        if self.restored {
+            history.restored();
+        }
         let gate = Arc::new(Gate::default());
         let watcher = Watcher {
             inner: history.handler(),
@@ -662,7 +689,11 @@ impl<'a> Run<'a> {
             return;
         }
         let expired = Fault::new(Effect::ErrorAfter(0, Reply::expired())).watches().once().path(THEIRS);
-        let _list = std::mem::take(&mut self.blind).then(|| self.server.inject(expired));
+        let _list = std::mem::take(&mut self.blind).then(|| {
+            // Another fault would end the watch before it is told.
+            self.faults.clear();
+            self.server.inject(expired)
+        });
         let there = self.truth();
         while !self.is(&there) {
             match self.news.recv_timeout(SOON) {

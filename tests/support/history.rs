@@ -75,10 +75,13 @@ impl History {
         assert!(wrong.is_empty(), "{context}: {wrong:#?}");
     }
 
-    /// Something that the handler found wrong itself.
+    /// The handler found the cache older than what it was told.
     #[allow(dead_code)] // not all suites look
-    pub(crate) fn note_wrong(&self, what: String) {
-        self.lock().wrong.push(what);
+    pub(crate) fn note_older(&self, what: String) {
+        let mut told = self.lock();
+        if !told.restored {
+            told.wrong.push(what);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Told> {
