@@ -3,6 +3,7 @@
 //! - `server`: the server: what a test says, byte by byte
 //! - `verbs`: what each verb puts on the wire
 //! - `answers`: refusals, redirects, broken and long answers, 401
+//! - `retries`: refusals that say when to come back
 //! - `pool`: which call uses which connection
 //! - `limits`: limits of time
 //! - `stop`: a stop ends whatever blocks
@@ -17,6 +18,8 @@ mod answers;
 mod limits;
 #[path = "client/pool.rs"]
 mod pool;
+#[path = "client/retries.rs"]
+mod retries;
 #[path = "client/server.rs"]
 mod server;
 #[path = "client/stop.rs"]

@@ -207,10 +207,10 @@ impl ApiServer {
     }
 
     /// Goes back to an older state, as when a backup of etcd is restored: what happened since never was,
-    /// resourceVersions are given out a second time, and watches that are open end. As with the real one, a watch from a
-    /// version in the future begins there and tells nothing before, and a list from one is refused (504): who watched
-    /// goes on without what comes meanwhile, an [`Informer`](crate::Informer) of client-go or of this crate too, until
-    /// it lists again.
+    /// resourceVersions are given out a second time, and watches that are open are cut. As with the real one, a watch
+    /// from a version in the future begins there and tells nothing before, and a list from one is refused (504): who
+    /// watched and does not compare versions, as client-go, goes on without what comes meanwhile until it lists again.
+    /// An [`Informer`](crate::Informer) of this crate asks for the version after a broken connection.
     pub fn restore(&self, snapshot: &Snapshot) {
         self.server.state().restore(snapshot.0.clone());
     }

@@ -58,6 +58,8 @@ pub(super) struct State {
     /// By the uid of an owner, the objects that name it.
     owned: HashMap<String, BTreeSet<Place>>,
     watchers: Vec<Watcher>,
+    /// How often an older state was restored.
+    pub(super) restored: u64,
     /// Removed objects whose consequences are not drawn yet: see gc.rs.
     pub(super) gone: VecDeque<Gone>,
 }
@@ -106,6 +108,7 @@ impl State {
             uids: HashMap::new(),
             owned: HashMap::new(),
             watchers: Vec::new(),
+            restored: 0,
             gone: VecDeque::new(),
         }
     }
@@ -228,9 +231,10 @@ impl State {
         }
     }
 
-    /// Goes back to an older state; all watches end.
+    /// Goes back to an older state; all watches are cut.
     pub(super) fn restore(&mut self, kept: Kept) {
         self.watchers.clear();
+        self.restored += 1;
         self.gone.clear();
         let Kept { version, compacted, history, kinds, tables, uids, owned } = kept;
         (self.version, self.compacted, self.history, self.kinds) = (version, compacted, history, kinds);

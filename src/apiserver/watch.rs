@@ -40,6 +40,8 @@ pub(super) struct Watch {
     /// The version that the initial events show.
     version: u64,
     deadline: Instant,
+    /// How often the server had been restored when this began.
+    restored: u64,
 }
 
 /// Checks a watch and takes hold of its place in history.
@@ -82,6 +84,7 @@ pub(super) fn watch(call: &Call<'_>, request: &Request) -> Outcome<Watch> {
         bookmarks,
         tells_initial_end: bookmarks && (streams_list || asked == Some(0)),
         version,
+        restored: state.restored,
         deadline: state.clock.now() + lasts.min(Duration::from_secs(86_400)),
         kind: Arc::clone(&call.kind),
         filter,
@@ -144,6 +147,10 @@ impl Watch {
                     Ok(change) => {
                         told = self.tell(&change, now(), out)?.unwrap_or(told);
                         continue;
+                    }
+                    // To restore a state, servers are stopped.
+                    Err(RecvError) if server.state().restored != self.restored => {
+                        return Err(io::ErrorKind::ConnectionAborted.into());
                     }
                     Err(RecvError) => return Ok(()),
                 },

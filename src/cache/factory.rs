@@ -28,6 +28,7 @@ struct Options {
     fields: String,
     mode: ListMode,
     silence: Option<Duration>,
+    relist_every: Duration,
     resync: Option<Duration>,
     resyncs: HashMap<TypeId, Duration>,
 }
@@ -128,6 +129,13 @@ impl InformerFactory {
         self.afresh()
     }
 
+    /// List anew each time this long has passed; see [`Reflector::relist_every`](super::Reflector::relist_every).
+    #[must_use]
+    pub fn relist_every(mut self, period: Duration) -> Self {
+        self.options.relist_every = period;
+        self.afresh()
+    }
+
     /// Tell handlers all objects again each time this long has passed; see [`InformerBuilder::resync`].
     #[must_use]
     pub fn resync(mut self, period: Duration) -> Self {
@@ -183,13 +191,13 @@ impl InformerFactory {
     }
 
     fn builder<K: Resource>(&self, resource: &ApiResource, resync: Option<Duration>) -> InformerBuilder<K> {
-        let Options { namespace, labels, fields, mode, silence, .. } = &self.options;
+        let Options { namespace, labels, fields, mode, silence, relist_every, .. } = &self.options;
         let api = match namespace {
             Some(namespace) => Api::<K>::namespaced_with(&self.client, namespace, resource),
             None => Api::<K>::all_with(&self.client, resource),
         };
         let builder = Informer::builder(api);
-        let builder = builder.mode(*mode).labels(labels).fields(fields);
+        let builder = builder.mode(*mode).labels(labels).fields(fields).relist_every(*relist_every);
         let builder = match silence {
             Some(silence) => builder.silence(*silence),
             None => builder,

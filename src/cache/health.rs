@@ -1,7 +1,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::reflector::ListMode;
+use super::seldom::Seldom;
 use crate::error::Error;
 
 /// What an informer does at this moment.
@@ -41,11 +42,16 @@ pub struct Health {
     pub lists: u64,
     /// Watches that were opened.
     pub watches: u64,
+    /// Watches among them that went on from where one before had ended or failed, without a list.
+    pub reconnects: u64,
     /// Events that were read, bookmarks among them.
     pub events: u64,
-    /// When the last event or bookmark came, or the last list was finished: for a liveness probe, with a limit above
-    /// [`silence`](super::Reflector::silence), as a quiet watch brings at least its end.
+    /// When the last event or bookmark came, or the last list was finished.
     pub last_progress: Option<Instant>,
+    /// When the server was last asked for a list or a watch.
+    pub last_attempt: Option<Instant>,
+    /// When the last event came that was no bookmark.
+    pub last_event: Option<Instant>,
     /// When the last list was finished.
     pub last_list: Option<Instant>,
     /// When the last bookmark came.
@@ -62,21 +68,40 @@ pub struct Health {
     pub handlers: Vec<(String, usize)>,
 }
 
+impl Health {
+    /// How long ago the server was last asked or last said something; zero before the start. While reading lives that
+    /// is less than [`silence`](super::Reflector::silence) (four minutes by default) and a minute of backing off, for a
+    /// server that is down too, where a restart of the program would not help: so compare it with, say, six minutes in
+    /// a liveness probe. Whether the cache is fresh, [`last_progress`](Self::last_progress) tells.
+    #[must_use]
+    pub fn quiet(&self, now: Instant) -> Duration {
+        let last = self.last_attempt.max(self.last_progress);
+        last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last))
+    }
+}
+
 /// Where a reflector writes down how it fares.
 #[derive(Debug)]
-pub(super) struct Vitals(Mutex<Health>);
+pub(super) struct Vitals {
+    health: Mutex<Health>,
+    /// Whether the log was told of objects that do not fit, of which there may be thousands.
+    unfit: Mutex<Seldom>,
+}
 
 impl Vitals {
     pub(super) fn new() -> Self {
-        Self(Mutex::new(Health {
+        let health = Health {
             activity: Activity::Idle,
             mode: ListMode::default(),
             synced: false,
             resource_version: String::new(),
             lists: 0,
             watches: 0,
+            reconnects: 0,
             events: 0,
             last_progress: None,
+            last_attempt: None,
+            last_event: None,
             last_list: None,
             last_bookmark: None,
             errors: 0,
@@ -84,7 +109,8 @@ impl Vitals {
             unfit: 0,
             waiting: 0,
             handlers: Vec::new(),
-        }))
+        };
+        Self { health: Mutex::new(health), unfit: Mutex::default() }
     }
 
     pub(super) fn snapshot(&self) -> Health {
@@ -93,7 +119,13 @@ impl Vitals {
 
     /// Held for a moment only, and with no other lock.
     pub(super) fn edit(&self) -> MutexGuard<'_, Health> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts an object that does not fit; says whether to log it, and how many were not since the last.
+    pub(super) fn unfit(&self, now: Instant) -> Option<u64> {
+        self.edit().unfit += 1;
+        self.unfit.lock().unwrap_or_else(PoisonError::into_inner).pass(now)
     }
 
     pub(super) fn failed(&self, error: &Error, now: Instant) {

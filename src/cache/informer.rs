@@ -31,6 +31,11 @@ const FIFO_CAPACITY: usize = 256;
 /// they come. It may be behind, it never stays wrong: after any failure reading goes on from where it stood, or lists
 /// anew and finds what was missed. Only the [`Stop`] given to [`start`](Self::start) ends it.
 ///
+/// A server that was restored from an older state is found out by its version, which is compared after a broken
+/// connection and after a watch that brought nothing, not even a bookmark; all objects are then told as changed. One
+/// that has overtaken the known version by then cannot be told from one that was not restored: for that, as for events
+/// that a broken server leaves out, there is [`relist_every`](InformerBuilder::relist_every).
+///
 /// **Handlers are told after the cache has changed**, each on a thread of its own, one call at a time. What a handler
 /// reads from the cache is at least as new as what it is told.
 ///
@@ -460,6 +465,13 @@ impl<K: Resource> InformerBuilder<K> {
     #[must_use]
     pub fn silence(mut self, silence: Duration) -> Self {
         self.reflector = self.reflector.silence(silence);
+        self
+    }
+
+    /// List anew each time this long has passed; see [`Reflector::relist_every`].
+    #[must_use]
+    pub fn relist_every(mut self, period: Duration) -> Self {
+        self.reflector = self.reflector.relist_every(period);
         self
     }
 

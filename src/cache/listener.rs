@@ -10,6 +10,7 @@ use log::{error, warn};
 
 use super::handler::{Deleted, Handler};
 use super::latch::Latch;
+use super::seldom::Seldom;
 use super::store::Change;
 use super::thread::Thread;
 use crate::clock::Clock;
@@ -19,8 +20,6 @@ use crate::stop::Stop;
 
 /// So many notifications wait as they are; from there on those of one object are merged.
 const BOUND: usize = 1024;
-/// How often a slow handler is logged.
-const WARN_EVERY: Duration = Duration::from_secs(60);
 
 /// What is to be told.
 pub(super) enum Note<K> {
@@ -61,7 +60,9 @@ struct Queue<K> {
     /// The number of the last note of each object that waits, while merging.
     last: Option<HashMap<ObjectKey, usize>>,
     closed: bool,
-    warned: Option<Instant>,
+    /// What the log is told of its being slow, and of its panics.
+    slow: Seldom,
+    panics: Seldom,
 }
 
 impl<K: Resource> Listener<K> {
@@ -150,8 +151,13 @@ impl<K: Resource> Listener<K> {
             Note::InitialEnd => self.synced.open(),
         }));
         if told.is_err() {
+            let Some(unsaid) = self.lock().panics.pass(self.clock.now()) else { return };
             let key = note.object().map(|o| o.key().to_string()).unwrap_or_default();
-            error!(target: "listwatch::cache", "handler {} panicked on {key}; it goes on with the next", self.name);
+            let more = if unsaid > 0 { format!(", after {unsaid} more panics") } else { String::new() };
+            error!(
+                target: "listwatch::cache",
+                "handler {} panicked on {key}{more}; it goes on with the next", self.name
+            );
         }
     }
 }
@@ -207,7 +213,8 @@ impl<K: Resource> Queue<K> {
             limit: BOUND,
             last: None,
             closed: false,
-            warned: None,
+            slow: Seldom::default(),
+            panics: Seldom::default(),
         }
     }
 
@@ -228,10 +235,7 @@ impl<K: Resource> Queue<K> {
 
     /// How many wait, if it is time to say so.
     fn slow(&mut self, now: Instant) -> Option<usize> {
-        if self.warned.is_some_and(|last| now < last + WARN_EVERY) {
-            return None;
-        }
-        self.warned = Some(now);
+        self.slow.pass(now)?;
         Some(self.notes.len() - self.holes)
     }
 

@@ -11,10 +11,12 @@ mod listener;
 mod lister;
 mod reflector;
 mod run;
+mod seldom;
 mod store;
 #[cfg(test)]
 mod testing;
 mod thread;
+mod version;
 
 pub use factory::InformerFactory;
 pub use fifo::{Delta, Fifo};

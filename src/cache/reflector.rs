@@ -16,6 +16,9 @@ use crate::error::{Error, Result, Unfit};
 use crate::object::{ObjectKey, Resource};
 use crate::stop::Stop;
 
+/// Objects in a page.
+pub(super) const PAGE: u32 = 500;
+
 /// How the present state is had, before changes to it are watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -24,7 +27,7 @@ pub enum ListMode {
     /// object beside the cache.
     Paged(u32),
     /// As a stream of events (`sendInitialEvents`), from the server's watch cache but as fresh as a consistent list.
-    /// Falls back to pages for good where the server does not know it.
+    /// Falls back to pages: for good where the server does not know it, for this once where it fails.
     WatchList,
     /// The state of the server's watch cache in one answer (`resourceVersion=0`): the cheapest for the server, but
     /// it may be behind, after a restart even behind what this program has seen.
@@ -33,7 +36,7 @@ pub enum ListMode {
 
 impl Default for ListMode {
     fn default() -> Self {
-        Self::Paged(500)
+        Self::Paged(PAGE)
     }
 }
 
@@ -93,6 +96,7 @@ pub struct Reflector<K> {
     labels: String,
     fields: String,
     silence: Option<Duration>,
+    pub(super) relist_every: Option<Duration>,
     pub(super) strict: bool,
     on_error: Option<OnError>,
     transform: Option<Transform<K>>,
@@ -114,6 +118,7 @@ impl<K: Resource> Reflector<K> {
             labels: String::new(),
             fields: String::new(),
             silence: None,
+            relist_every: None,
             strict: false,
             on_error: None,
             transform: None,
@@ -158,6 +163,16 @@ impl<K: Resource> Reflector<K> {
     #[must_use]
     pub fn silence(mut self, silence: Duration) -> Self {
         self.silence = Some(silence);
+        self
+    }
+
+    /// List anew each time this long has passed since the last list, with the end of the watch that is open then, so up
+    /// to [`silence`](Self::silence) later. Off by default: a watch misses nothing. It finds what no client can notice
+    /// by itself: events that a broken server left out, and a server restored from an older state that has overtaken
+    /// the version known here before it was asked.
+    #[must_use]
+    pub fn relist_every(mut self, period: Duration) -> Self {
+        self.relist_every = Some(period).filter(|period| !period.is_zero());
         self
     }
 

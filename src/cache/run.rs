@@ -10,8 +10,9 @@ use log::{debug, info, warn};
 use super::fifo::Delta;
 use super::health::Activity;
 use super::list_watch::Events;
-use super::reflector::{ListMode, Reflector, Sink};
+use super::reflector::{ListMode, PAGE, Reflector, Sink};
 use super::store::is_same_version;
+use super::version::{is_behind, is_position};
 use crate::backoff::Backoff;
 use crate::client::WatchParams;
 use crate::error::{Error, Result, Unfit};
@@ -24,6 +25,8 @@ const LONG_ENOUGH: Duration = Duration::from_secs(1);
 
 /// So many lists whose version has expired before anything came, and pages are too slow for this server.
 const MOST_STILLBORN: u32 = 2;
+/// A server that was restored goes back once. Versions that do so twice in this time are in no order.
+const ONCE_IN: Duration = Duration::from_secs(10 * 60);
 /// So long a stream of initial events may bring nothing but changes of what it has brought.
 const LONGEST_WITHOUT_NEW: Duration = Duration::from_secs(60);
 
@@ -40,6 +43,16 @@ pub(super) struct Run<'a, K, S> {
     fresh: bool,
     /// Whether a list must not ask for a version that was seen, as the server may not have it.
     from_latest: bool,
+    /// Whether the server may have been restored from an older state, which a version does not tell by itself.
+    doubt: bool,
+    /// Whether it was: then an object may have another content at a version that is known.
+    restored: bool,
+    /// When the version of an event was last behind the one before.
+    went_back: Option<Instant>,
+    /// Whether versions can be compared.
+    ordered: bool,
+    /// When the last list was finished.
+    listed: Option<Instant>,
     /// How often in a row the server or what it sent ended a watch at this version: there it may never go on.
     stuck: u32,
     /// When a version was last found to be too old.
@@ -73,6 +86,11 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
             version: String::new(),
             fresh: false,
             from_latest: false,
+            doubt: false,
+            restored: false,
+            went_back: None,
+            ordered: true,
+            listed: None,
             stuck: 0,
             expired: None,
             stillborn: 0,
@@ -95,31 +113,37 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
 
     /// One list with the watches behind it. `false` is the end.
     fn cycle(&mut self) -> bool {
-        let mut events = match self.initial() {
-            Ok(events) => events,
+        let (mut events, mut again) = match self.initial() {
+            Ok(events) => (events, false),
             Err(_) if self.ended || self.stop.is_stopped() => return false,
             Err(e) => return self.note_list_failure(e),
         };
         loop {
+            if again && self.is_list_due() {
+                return true;
+            }
             let start = self.reflector.clock.now();
             let next = match events.take() {
                 Some(events) => self.follow(events, start),
-                None => match self.open(self.reflector.watch_params().resource_version(&self.version)) {
+                None => match self.resume(again) {
                     Ok(events) => self.follow(events, start),
                     Err(e) => self.classify(e),
                 },
             };
+            again = true;
             match next {
                 _ if self.stop.is_stopped() => return false,
                 Next::End => return false,
                 Next::Watch => {}
                 Next::WatchLater(e) => {
+                    self.doubt = true;
                     if self.fail(&e, "watches again from where it stood") {
                         return false;
                     }
                 }
                 Next::List(e) => {
-                    self.from_latest = e.is_expired() || e.is_too_large_resource_version();
+                    self.restored |= e.is_too_large_resource_version();
+                    self.from_latest = e.is_expired() || self.restored;
                     self.stillborn = if self.fresh && e.is_expired() { self.stillborn + 1 } else { 0 };
                     // A version that is too old is nothing unusual, unless it was that of the list, or comes again at
                     // once.
@@ -141,14 +165,22 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
         {
             let mut health = self.reflector.vitals.edit();
             (health.activity, health.mode) = (Activity::Listing { items: 0, remaining: None }, self.mode);
+            health.last_attempt = Some(self.reflector.clock.now());
         }
         match self.mode {
             ListMode::WatchList => match self.watch_list() {
-                Err(e) if self.mode != ListMode::WatchList => {
+                Ok(events) => Ok(Some(events)),
+                Err(e) if self.ended || self.stop.is_stopped() || is_passing(&e) => Err(e),
+                // A server that fails may know streams, and is asked for one again with the next list.
+                Err(e) if e.code().is_some_and(|code| code >= 500) => {
+                    info!(target: "listwatch::cache", "{}: lists in pages this time: {e}", self.reflector.describe());
+                    self.list(PAGE).map(|()| None)
+                }
+                Err(e) => {
                     info!(target: "listwatch::cache", "{}: lists in pages from now on: {e}", self.reflector.describe());
+                    self.mode = ListMode::default();
                     self.initial()
                 }
-                listed => listed.map(Some),
             },
             // Pages that take longer than the server remembers are had in one piece.
             ListMode::Paged(_) if self.stillborn >= MOST_STILLBORN => self.list(0).map(|()| None),
@@ -164,12 +196,12 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
         if self.mode == ListMode::Cached && !self.from_latest {
             params = params.resource_version(if self.version.is_empty() { "0" } else { &self.version });
         }
-        let (mut items, mut unfit) = (Vec::new(), Vec::new());
+        let (mut items, mut unfit, restored) = (Vec::new(), Vec::new(), self.restored);
         let (mut again, mut all) = (true, None::<u64>);
         loop {
             let sink = &*self.sink;
             let listed = reflector.source.list(&params, self.stop, &mut |item| {
-                match item.and_then(|object| keep_known(reflector, sink, object)) {
+                match item.and_then(|object| keep_known(reflector, sink, object, restored)) {
                     Ok(object) => items.push(object),
                     Err(e) => unfit.push(note_listed(reflector, e)?),
                 }
@@ -210,12 +242,12 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
         }
     }
 
-    /// Lists as a stream. After a failure that does not pass by itself, a silent server's too, the mode is pages.
+    /// Lists as a stream.
     fn watch_list(&mut self) -> Result<Events<K>> {
         let reflector = self.reflector;
         let from = if self.from_latest { "" } else { &self.version };
         let params = reflector.watch_params().initial_events().resource_version(from);
-        let listed = self.open(params).and_then(|mut events| {
+        self.open(params).and_then(|mut events| {
             let (mut items, mut unfit) = (BTreeMap::new(), BTreeMap::new());
             let mut grew = reflector.clock.now();
             for event in &mut events {
@@ -227,7 +259,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
                 }
                 let upsert = match event {
                     Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
-                        keep_known(reflector, &*self.sink, object)
+                        keep_known(reflector, &*self.sink, object, self.restored)
                     }
                     Ok(WatchEvent::Deleted(object)) => {
                         items.remove(&object.key());
@@ -264,12 +296,6 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
                 }
             }
             Err(Error::decode("the stream ended before it said that it was all"))
-        });
-        listed.inspect_err(|e| {
-            let passing = e.is_connect() || e.is_io() || e.is_too_many_requests() || e.is_expired();
-            if !passing && !e.is_too_large_resource_version() && !self.ended && !self.stop.is_stopped() {
-                self.mode = ListMode::default();
-            }
         })
     }
 
@@ -277,8 +303,9 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
         let count = items.len();
         debug!(target: "listwatch::cache", "{}: listed {count} at {version}", self.reflector.describe());
         self.version.clone_from(&version);
-        (self.from_latest, self.stuck) = (false, 0);
+        (self.from_latest, self.stuck, self.doubt, self.restored) = (false, 0, false, false);
         let now = self.reflector.clock.now();
+        self.listed = Some(now);
         {
             let mut health = self.reflector.vitals.edit();
             health.lists += 1;
@@ -294,7 +321,58 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
         Ok(())
     }
 
+    /// Whether it is time to list anew though nothing was missed.
+    fn is_list_due(&self) -> bool {
+        let (every, listed) = (self.reflector.relist_every, self.listed);
+        every.zip(listed).is_some_and(|(every, listed)| self.reflector.clock.now() >= listed + every)
+    }
+
+    /// Watches from the version that was reached; `again` if a watch before it has ended.
+    fn resume(&mut self, again: bool) -> Result<Events<K>> {
+        if self.doubt && self.ordered {
+            self.compare_with_server()?;
+        }
+        self.doubt = false;
+        let events = self.open(self.reflector.watch_params().resource_version(&self.version))?;
+        self.reflector.vitals.edit().reconnects += u64::from(again);
+        Ok(events)
+    }
+
+    /// A server that was restored from an older state would take a watch from a version in its future, and tell
+    /// nothing until it gets there.
+    fn compare_with_server(&mut self) -> Result<()> {
+        let current = self.reflector.source.current_version(&self.reflector.list_params(), self.stop);
+        match current {
+            Ok(Some(current)) if is_behind(&current, &self.version) => Err(self.restored_to(&current)),
+            // Who may not ask, watches.
+            Err(e) if e.code().is_none_or(|code| code == 429 || code >= 500) => Err(e),
+            _ => Ok(()),
+        }
+    }
+
+    fn restored_to(&mut self, version: &str) -> Error {
+        self.restored = true;
+        let from = &self.version;
+        Error::decode(format!(
+            "the server went back from version {from} to {version}, as one that was restored from a backup"
+        ))
+    }
+
+    /// What it means that an event is older than the one before it; `None` if versions have no order here.
+    fn went_back_to(&mut self, version: &str) -> Option<Error> {
+        let now = self.reflector.clock.now();
+        self.ordered = self.went_back.is_none_or(|last| now >= last + ONCE_IN);
+        self.went_back = Some(now);
+        if !self.ordered {
+            let name = self.reflector.describe();
+            warn!(target: "listwatch::cache", "{name}: versions go back and forth, and are no longer compared");
+            return None;
+        }
+        Some(self.restored_to(version))
+    }
+
     fn open(&self, params: WatchParams) -> Result<Events<K>> {
+        self.reflector.vitals.edit().last_attempt = Some(self.reflector.clock.now());
         let events = self.reflector.source.watch(&params, self.stop)?;
         self.reflector.vitals.edit().watches += 1;
         Ok(events)
@@ -303,7 +381,9 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
     /// Takes the events of one watch to its end.
     fn follow(&mut self, events: Events<K>, start: Instant) -> Next {
         self.activity(Activity::Watching);
+        let mut quiet = true;
         for event in events {
+            quiet = false;
             let reflector = self.reflector;
             let bookmark = matches!(event, Ok(WatchEvent::Bookmark(_)));
             let made = match event {
@@ -338,6 +418,11 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
             };
             // From no version, or any, a watch would begin anew, and miss what was deleted.
             if is_position(&version) {
+                if self.ordered && is_behind(&version, &self.version) {
+                    if let Some(e) = self.went_back_to(&version) {
+                        return Next::List(e);
+                    }
+                }
                 self.version = version;
             } else if matches!(delta, Delta::Bookmark(_)) {
                 continue;
@@ -348,6 +433,8 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
                 return Next::End;
             }
         }
+        // With bookmarks a watch brings something, however quiet its objects are.
+        self.doubt |= quiet;
         let lasted = self.reflector.clock.now().saturating_duration_since(start);
         if lasted < LONG_ENOUGH {
             return Next::WatchLater(Error::decode("the server ended the watch at once"));
@@ -361,16 +448,15 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
         let mut health = self.reflector.vitals.edit();
         health.events += 1;
         health.last_progress = Some(now);
-        if bookmark {
-            health.last_bookmark = Some(now);
-        }
+        let kind = if bookmark { &mut health.last_bookmark } else { &mut health.last_event };
+        *kind = Some(now);
         health.resource_version.clone_from(&self.version);
     }
 
     /// What a watch that failed means.
     fn classify(&mut self, e: Error) -> Next {
-        if e.is_expired() || e.is_too_large_resource_version() || e.is_not_found() || self.version.is_empty()
-        {
+        let lost = e.is_expired() || e.is_too_large_resource_version() || e.is_not_found();
+        if lost || self.restored || self.version.is_empty() {
             return Next::List(e);
         }
         // What cannot be read the second time will not be read the third; a server may mend itself for a while.
@@ -388,6 +474,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
 
     fn note_list_failure(&mut self, e: Error) -> bool {
         // A version that the server does not have is not asked for again.
+        self.restored |= e.is_too_large_resource_version();
         self.from_latest |= e.is_expired() || e.is_too_large_resource_version();
         !self.fail(&e, "lists again")
     }
@@ -410,17 +497,28 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
     }
 }
 
-/// The object, or the same version of it where that is kept already.
-fn keep_known<K: Resource>(reflector: &Reflector<K>, sink: &impl Sink<K>, object: K) -> Result<Arc<K>> {
-    let known = sink.known(&object.key());
+/// The object, or the same version of it where that is kept already and versions can be trusted.
+fn keep_known<K: Resource>(
+    reflector: &Reflector<K>,
+    sink: &impl Sink<K>,
+    object: K,
+    restored: bool,
+) -> Result<Arc<K>> {
+    let known = if restored { None } else { sink.known(&object.key()) };
     known.filter(|known| is_same_version(&**known, &object)).map_or_else(|| reflector.transformed(object), Ok)
 }
 
 /// Writes down an object that does not fit its type; `None` if the error is about something else.
 fn note_unfit<K: Resource>(reflector: &Reflector<K>, e: &Error) -> Option<Unfit> {
     let unfit = e.unfit()?.clone();
-    warn!(target: "listwatch::cache", "{}: {e}; its last good version stays", reflector.describe());
-    reflector.vitals.edit().unfit += 1;
+    if let Some(unsaid) = reflector.vitals.unfit(reflector.clock.now()) {
+        let more = if unsaid > 0 {
+            format!(", as with {unsaid} more since this was last said")
+        } else {
+            String::new()
+        };
+        warn!(target: "listwatch::cache", "{}: {e}; its last good version stays{more}", reflector.describe());
+    }
     reflector.tell(e);
     Some(unfit)
 }
@@ -433,9 +531,13 @@ fn note_listed<K: Resource>(reflector: &Reflector<K>, e: Error) -> Result<Unfit>
     note_unfit(reflector, &e).ok_or(e)
 }
 
-/// Whether a watch can go on from this version: not from none, nor from `0`, which is any.
-fn is_position(version: &str) -> bool {
-    !matches!(version, "" | "0")
+/// Whether a stream of initial events that failed so may be had by asking again.
+fn is_passing(e: &Error) -> bool {
+    e.is_connect()
+        || e.is_io()
+        || e.is_too_many_requests()
+        || e.is_expired()
+        || e.is_too_large_resource_version()
 }
 
 fn no_version() -> Error {

@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use log::error;
 
 use super::fifo::Delta;
+use super::version::is_behind;
 use crate::error::{Error, Result, Unfit};
 use crate::object::{ObjectKey, Resource};
 
@@ -236,7 +237,8 @@ fn call<K>(values_of: &IndexFn<K>, object: &K) -> Vec<String> {
 impl<K: Resource> StoreWriter<K> {
     /// Applies a delta, all or nothing to readers, and says what it changed: deletes first, then the others in the
     /// order of the list. An object that came back under its name with another uid is told as deleted and added; one
-    /// with the uid and version that it had is no change.
+    /// with the uid and version that it had is no change, unless the list is of an earlier version than the store: then
+    /// the server went back, and what is new in it may bear a version that is known.
     pub fn apply(&mut self, delta: Delta<K>) -> Vec<Change<K>> {
         let prepared = self.prepare(delta);
         self.commit(prepared)
@@ -292,7 +294,7 @@ impl<K: Resource> StoreWriter<K> {
             Delta::Upsert(object) => {
                 state.resource_version = object.resource_version().to_owned();
                 let old = state.objects.insert(object.key(), object.clone());
-                compare(old, object, &mut changes);
+                compare(old, object, false, &mut changes);
                 true
             }
             Delta::Delete { key, object } => {
@@ -314,6 +316,7 @@ impl<K: Resource> StoreWriter<K> {
                 }
             }
             Delta::Replace { items, unfit, resource_version } => {
+                let went_back = is_behind(&resource_version, &state.resource_version);
                 state.resource_version = resource_version;
                 let mut before = std::mem::take(&mut state.objects);
                 for unfit in unfit {
@@ -328,7 +331,7 @@ impl<K: Resource> StoreWriter<K> {
                     // An object that is twice in a list counts as it came last.
                     let earlier = state.objects.insert(key, object.clone());
                     twice |= earlier.is_some();
-                    compare(old.or(earlier), object, &mut later);
+                    compare(old.or(earlier), object, went_back, &mut later);
                 }
                 let gone = before.into_values();
                 changes.extend(gone.map(|object| Change::Deleted { object, final_state_known: false }));
@@ -373,14 +376,14 @@ fn keeps<K: Resource>(unfit: &Unfit, old: &K) -> bool {
 }
 
 /// What it means that `new` stands where `old` stood.
-fn compare<K: Resource>(old: Option<Arc<K>>, new: Arc<K>, changes: &mut Vec<Change<K>>) {
+fn compare<K: Resource>(old: Option<Arc<K>>, new: Arc<K>, went_back: bool, changes: &mut Vec<Change<K>>) {
     match old {
         None => changes.push(Change::Added(new)),
         Some(old) if old.uid() != new.uid() => {
             changes.push(Change::Deleted { object: old, final_state_known: false });
             changes.push(Change::Added(new));
         }
-        Some(old) if is_same_version(&*old, &*new) => {}
+        Some(old) if is_same_version(&*old, &*new) && !(went_back && !Arc::ptr_eq(&old, &new)) => {}
         Some(old) => changes.push(Change::Updated { old, new }),
     }
 }

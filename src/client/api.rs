@@ -273,11 +273,16 @@ impl<K: Resource> Api<K> {
 
     /// Watches: one request, whose answer is an event for each change, until the server ends it.
     ///
-    /// Blocks until the server answers; then see [`Watch`]. An [`Informer`](crate::Informer) keeps at it for ever.
+    /// Blocks until the server answers, and is asked again if it asks for that; then see [`Watch`]. An [`Informer`](crate::Informer) keeps at it for ever.
     ///
     /// # Errors
     /// If the server refuses, or the connection fails.
     pub fn watch(&self, params: &WatchParams, stop: &Stop) -> Result<Watch<K>> {
+        self.client.patiently(stop, |_| self.watch_once(params, stop))
+    }
+
+    /// The same, refusals being errors at once: for who has a patience of his own.
+    pub(crate) fn watch_once(&self, params: &WatchParams, stop: &Stop) -> Result<Watch<K>> {
         let drawn = || Jitter::new().between(WATCH_TIME[0], WATCH_TIME[1]);
         // The server ends a quiet watch in time not to be taken for dead.
         let before = |silence: Duration| silence - WATCH_GRACE.min(silence / 4);

@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::{Api, ListParams};
 use crate::error::{Error, Result};
+use crate::http::{RawRequest, Response};
 use crate::object::{List, ListMeta, Resource};
 use crate::stop::Stop;
 use crate::wire::ListDecoder;
@@ -17,7 +18,8 @@ impl<K: Resource> Api<K> {
     /// [says which it is](crate::Error::unfit); the others follow. `sink` may end the list with an error.
     ///
     /// Blocks until all has come, as long as bytes keep coming; silence of the client's
-    /// [timeout](crate::Config::timeout) is an error. A stop ends it within a moment.
+    /// [timeout](crate::Config::timeout) is an error. A server that asks to come back later is asked again within that
+    /// time. A stop ends it within a moment.
     ///
     /// # Errors
     /// If the server refuses, the connection breaks, or `sink` says so. What came before may have reached `sink`.
@@ -25,10 +27,41 @@ impl<K: Resource> Api<K> {
         &self,
         params: &ListParams,
         stop: &Stop,
-        mut sink: impl FnMut(Result<K>) -> Result<()>,
+        sink: impl FnMut(Result<K>) -> Result<()>,
     ) -> Result<ListMeta> {
-        let mut list = || {
-            let mut answer = self.client().stream(&self.collection().list(params)?, params.silence, stop)?;
+        let client = self.client();
+        self.list_from(params, sink, |list| {
+            client.patiently(stop, |_| client.stream(list, params.silence, stop))
+        })
+    }
+
+    /// The same, refusals being errors at once: for who has a patience of his own.
+    pub(crate) fn list_once(
+        &self,
+        params: &ListParams,
+        stop: &Stop,
+        sink: impl FnMut(Result<K>) -> Result<()>,
+    ) -> Result<ListMeta> {
+        self.list_from(params, sink, |list| self.client().stream(list, params.silence, stop))
+    }
+
+    /// The version of the latest state. Asked for on a connection of its own, as who asks does not trust those there are.
+    pub(crate) fn latest_version(&self, params: &ListParams, stop: &Stop) -> Result<String> {
+        let client = self.client();
+        let silence = params.silence.unwrap_or(client.timeout());
+        let open = |list: &RawRequest| client.open_watch(list, silence, stop);
+        let list = self.list_from(&params.clone().limit(1), |_| Ok(()), open)?;
+        Ok(list.resource_version)
+    }
+
+    fn list_from(
+        &self,
+        params: &ListParams,
+        mut sink: impl FnMut(Result<K>) -> Result<()>,
+        open: impl FnOnce(&RawRequest) -> Result<Response>,
+    ) -> Result<ListMeta> {
+        let list = || {
+            let mut answer = open(&self.collection().list(params)?)?;
             let mut decoder = ListDecoder::<K>::new(self.expect());
             let mut gathered = 0;
             loop {

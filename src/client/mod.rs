@@ -4,6 +4,7 @@ mod api;
 mod list;
 mod params;
 mod request;
+mod retry;
 mod watch;
 
 use std::sync::Arc;
@@ -37,10 +38,10 @@ const LARGEST_REFUSAL: usize = 1 << 20;
 /// Speaks to one API server, from any number of threads. Clones share its connections.
 ///
 /// A call blocks its thread for at most [`timeout`](Config::timeout), 30 s by default, its answer read to the end;
-/// lists and watches, which may be long, have limits of silence instead. The limit is of each request: a call sends
-/// another one, with a limit of its own, where the connection of a GET broke before any answer, or where a token
-/// file is read again after a 401. A client made by [`with_stop`](Self::with_stop) ends all its calls within a moment
-/// once stopped.
+/// lists and watches, which may be long, have limits of silence instead. Within that time a request is sent again, up
+/// to ten times, where the server refuses it for now and says for how long (429, or 5xx with `Retry-After`), and once
+/// where the connection of a GET broke before any answer, or where a token file is read again after a 401. A client
+/// made by [`with_stop`](Self::with_stop) ends all its calls within a moment once stopped.
 ///
 /// It has no threads, but that each name lookup runs on one (`lw-dns`): the system cannot end a lookup, so the
 /// thread may outlive the call that gave up on it, until the system does.
@@ -118,20 +119,15 @@ impl Client {
 
     /// Sends a request and reads its answer.
     pub(crate) fn call(&self, request: &RawRequest) -> Result<Vec<u8>> {
-        self.http
-            .send(request, Limits::Total(self.timeout), &self.stop)
-            .and_then(|answer| self.accept(answer))
-            .and_then(|mut answer| {
-                let mut bytes = Vec::new();
-                answer.body.read_to_end(LARGEST_ANSWER, self.until(), &mut bytes).map(|()| bytes)
-            })
-            .map_err(|e| {
-                if e.status().is_some() {
-                    e
-                } else {
-                    e.context(format!("{} {}", request.method, request.path))
-                }
-            })
+        let attempt = |left| {
+            let mut answer = self.accept(self.http.send(request, Limits::Total(left), &self.stop)?)?;
+            let mut bytes = Vec::new();
+            answer.body.read_to_end(LARGEST_ANSWER, self.until(), &mut bytes)?;
+            Ok(bytes)
+        };
+        self.patiently(&self.stop, attempt).map_err(|e| {
+            if e.status().is_some() { e } else { e.context(format!("{} {}", request.method, request.path)) }
+        })
     }
 
     /// Sends a request whose answer may be long, and is read as it comes.
@@ -146,7 +142,7 @@ impl Client {
         self.http.send(request, limits, stop).and_then(|answer| self.accept(answer))
     }
 
-    /// Opens a watch, on a connection of its own.
+    /// Opens a watch, or what else is to have a connection of its own.
     pub(crate) fn open_watch(
         &self,
         request: &RawRequest,
@@ -157,6 +153,10 @@ impl Client {
         self.http
             .open_watch(request, Limits::Stream { head, silence }, stop)
             .and_then(|answer| self.accept(answer))
+    }
+
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     pub(crate) fn stop(&self) -> &Stop {

@@ -132,14 +132,16 @@ impl Http {
     ///
     /// A stop ends it within a moment, as do the limits.
     pub(crate) fn send(&self, request: &RawRequest, limits: Limits, stop: &Stop) -> Result<Response> {
-        let mut answer = self.send_once(&self.calls, request, limits, stop);
+        let until = limits.until(self.config.clock());
+        let send = || self.send_once(&self.calls, request, limits.left(self.config.clock(), until), stop);
+        let mut answer = send();
         if let (Err(e), Method::Get) = (&answer, request.method) {
             if e.is_io() {
                 debug!(target: "listwatch::http", "GET {} is sent again: {e}", request.path);
-                answer = self.send_once(&self.calls, request, limits, stop);
+                answer = send();
             }
         }
-        self.authorized(answer, || self.send_once(&self.calls, request, limits, stop))
+        self.authorized(answer, send)
     }
 
     /// The same on a connection of its own, never compressed.
@@ -240,6 +242,19 @@ enum Prepared {
 }
 
 impl Limits {
+    /// When a call that begins now is to be over.
+    fn until(self, clock: &Clock) -> Option<Instant> {
+        match self {
+            Self::Total(total) => Some(clock.deadline(total)),
+            Self::Stream { .. } => None,
+        }
+    }
+
+    /// What is left of them.
+    fn left(self, clock: &Clock, until: Option<Instant>) -> Self {
+        until.map_or(self, |until| Self::Total(until.saturating_duration_since(clock.now())))
+    }
+
     fn set<S: ureq::AsSendBody>(self, agent: &ureq::Agent, request: http::Request<S>) -> http::Request<S> {
         let settings = agent.configure_request(request);
         match self {

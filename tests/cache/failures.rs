@@ -1,7 +1,11 @@
+use std::time::Duration;
+
 use listwatch::{ListMeta, ListMode, ListParams, Resource, WatchParams};
 
 use crate::reflector::{MODES, sync};
-use crate::script::{expired, named, next, object, refused, run, run_with, status, unfit};
+use crate::script::{
+    broken_frame, expired, named, next, object, refused, run, run_with, status, text, unfit,
+};
 
 #[test]
 fn an_object_that_does_not_fit_is_passed_by_and_named() {
@@ -83,21 +87,13 @@ fn a_server_that_cannot_stream_a_list_is_asked_for_pages_from_then_on() {
         status(403, "Forbidden", ""),
         status(404, "NotFound", ""),
         status(422, "Invalid", "sendInitialEvents: Forbidden"),
-        status(500, "InternalError", ""),
     ];
-    let count = refusals.len();
-    let mut refusals = refusals.into_iter();
-    for case in 0..=count + 1 {
+    for refusal in refusals.into_iter().map(Some).chain([None]) {
         let run = run(ListMode::WatchList);
         let watching = run.server.watch(first());
-        match refusals.next() {
+        match refusal {
             Some(e) => watching.fail(e),
-            None if case == count => drop(watching.open()), // ends without the marker
-            None => {
-                let feed = watching.open();
-                feed.added("a/half@1");
-                feed.fail(status(500, "", ""));
-            }
+            None => drop(watching.open()), // ends without the marker
         }
         // At once: nobody waits longer for an old server.
         let feed = run.server.sync(&["a/x@1"], "10");
@@ -224,4 +220,142 @@ fn a_source_that_panics_is_asked_again() {
     let _feed = server.sync(&[], "10");
     stop.stop();
     crate::script::ended(thread);
+}
+
+#[test]
+fn a_server_that_fails_to_stream_a_list_is_asked_for_pages_that_once() {
+    let first = || WatchParams::default().initial_events();
+    for half in [false, true] {
+        let run = run(ListMode::WatchList);
+        let watching = run.server.watch(first());
+        if half {
+            let feed = watching.open();
+            feed.added("a/half@1");
+            feed.fail(status(500, "", ""));
+        } else {
+            watching.fail(status(500, "InternalError", ""));
+        }
+        let feed = run.server.sync(&["a/x@1"], "10");
+        feed.bookmark("11", false);
+        run.expect(&["replace [a/x@1] at 10", "bookmark 11"]);
+        assert_eq!((run.reflector.health().errors, run.reflector.health().mode), (0, ListMode::WatchList));
+        feed.fail(expired());
+        run.server.watch(first());
+    }
+}
+
+#[test]
+fn issue_k8s_107457_an_event_that_is_older_than_the_one_before_means_another_history() {
+    for mode in MODES {
+        let (taken, takes) = crossbeam_channel::unbounded();
+        let run = run_with(move |reflector| {
+            reflector.mode(mode).transform(move |object| {
+                taken.send(text(&object)).unwrap();
+                object
+            })
+        });
+        let feed = sync(&run, mode, "", &["a/x@5", "a/y@6"], "10");
+        feed.bookmark("9", false);
+        run.wait_out();
+        // Nothing that is known counts: neither the version, nor an object because it has one that is kept.
+        let feed = sync(&run, mode, "latest", &["a/x@5"], "9");
+        assert_eq!(takes.try_iter().collect::<Vec<_>>(), ["a/x@5", "a/y@6", "a/x@5"]);
+        assert!(next(&run.errors).contains("went back from version 10 to 9"));
+        feed.added("a/z@11");
+        run.expect(&["upsert a/z@11"]);
+    }
+}
+
+#[test]
+fn versions_that_go_back_and_forth_are_not_compared_for_long() {
+    let run = run(ListMode::Cached);
+    let feed = sync(&run, ListMode::Cached, "", &["a/x@5"], "10");
+    feed.added("a/y@9");
+    run.wait_out();
+    run.server.list(ListParams::default()).all(&["a/x@5", "a/y@9"], "12");
+    let feed = run.server.watch_from("12").open();
+    feed.added("a/z@11");
+    feed.modified("a/y@8");
+    run.expect(&["replace [a/x@5 a/y@9] at 12", "upsert a/z@11", "upsert a/y@8"]);
+}
+
+#[test]
+fn a_server_that_is_behind_after_a_broken_connection_is_listed_anew() {
+    for (now, behind) in
+        [(Some("9"), true), (Some("10"), false), (Some("11"), false), (Some("v9"), false), (None, false)]
+    {
+        let run = run(ListMode::Cached);
+        let feed = sync(&run, ListMode::Cached, "", &["a/x@5"], "10");
+        run.server.is_at(now);
+        feed.fail(broken_frame());
+        run.wait_out();
+        if behind {
+            run.wait_out();
+            run.server.list(ListParams::default()).all(&["a/x@5"], "9");
+            run.server.watch_from("9");
+        } else {
+            run.server.watch_from("10");
+        }
+    }
+}
+
+#[test]
+fn a_watch_that_brought_nothing_makes_the_version_doubtful() {
+    let run = run(ListMode::Cached);
+    let feed = sync(&run, ListMode::Cached, "", &["a/x@5"], "10");
+    run.server.is_at(Some("9"));
+    run.long_enough();
+    drop(feed);
+    // That one was alive, and is believed.
+    let quiet = run.server.watch_from("10").open();
+    run.long_enough();
+    drop(quiet);
+    run.wait_out();
+    run.server.list(ListParams::default());
+    assert!(run.reflector.health().reconnects == 1);
+}
+
+#[test]
+fn a_list_is_made_anew_as_often_as_asked_for() {
+    let run = run_with(|reflector| reflector.mode(ListMode::Cached).relist_every(Duration::from_secs(500)));
+    let mut feed = sync(&run, ListMode::Cached, "", &["a/x@5"], "10");
+    for _ in 0..2 {
+        feed.bookmark("10", false);
+        run.delta();
+        run.long_enough();
+        drop(feed);
+        feed = run.server.watch_from("10").open();
+    }
+    feed.bookmark("10", false);
+    run.long_enough();
+    drop(feed);
+    run.server.list(ListParams::default().resource_version("10"));
+}
+
+#[test]
+fn issue_f8_4781_health_says_whether_reading_lives() {
+    let run = run(ListMode::Cached);
+    let quiet = || run.reflector.health().quiet(run.clock.now());
+    let listing = run.server.list(ListParams::default().resource_version("0"));
+    run.clock.advance(Duration::from_secs(7));
+    assert_eq!(quiet(), Duration::from_secs(7));
+    listing.all(&["a/x@5"], "10");
+    let feed = run.server.watch_from("10").open();
+    run.clock.advance(Duration::from_secs(100));
+    feed.added("a/y@11");
+    run.expect(&["replace [a/x@5] at 10", "upsert a/y@11"]);
+    assert_eq!(quiet(), Duration::ZERO);
+    feed.bookmark("12", false);
+    run.expect(&["bookmark 12"]);
+    let health = run.reflector.health();
+    assert_eq!(health.last_event, Some(run.clock.now()));
+    assert_eq!(health.last_bookmark, Some(run.clock.now()));
+    drop(feed);
+    // A server that is away is asked again and again, which is life, too.
+    for _ in 0..5 {
+        let watching = run.server.watch_from("12");
+        assert!(quiet() < Duration::from_secs(1), "{:?}", quiet());
+        watching.fail(refused());
+        run.wait_out();
+    }
 }

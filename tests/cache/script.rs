@@ -1,6 +1,7 @@
 //! A `ListWatch` that the test answers request by request.
 
 use std::fmt::Debug;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, select, unbounded};
@@ -54,11 +55,13 @@ pub(crate) struct Watching {
 pub(crate) struct Script {
     name: String,
     requests: Sender<Request>,
+    version: Arc<Mutex<Option<&'static str>>>,
 }
 
 /// The test's side of a [`Script`].
 pub(crate) struct Server {
     requests: Receiver<Request>,
+    version: Arc<Mutex<Option<&'static str>>>,
 }
 
 pub(crate) fn script() -> (Script, Server) {
@@ -67,7 +70,8 @@ pub(crate) fn script() -> (Script, Server) {
 
 pub(crate) fn named(name: &str) -> (Script, Server) {
     let (sender, requests) = unbounded();
-    (Script { name: name.into(), requests: sender }, Server { requests })
+    let version = Arc::<Mutex<_>>::default();
+    (Script { name: name.into(), requests: sender, version: version.clone() }, Server { requests, version })
 }
 
 impl ListWatch<ConfigMap> for Script {
@@ -101,6 +105,10 @@ impl ListWatch<ConfigMap> for Script {
                 recv(stop.signal()) -> _ => None,
             }
         })))
+    }
+
+    fn current_version(&self, _: &ListParams, _: &Stop) -> Result<Option<String>> {
+        Ok(self.version.lock().unwrap().map(str::to_owned))
     }
 
     fn describe(&self) -> String {
@@ -146,6 +154,11 @@ impl Server {
     #[track_caller]
     pub(crate) fn watch_from(&self, version: &str) -> Watching {
         self.watch(WatchParams::default().resource_version(version))
+    }
+
+    /// What it says its version is, if it is asked for nothing else.
+    pub(crate) fn is_at(&self, version: Option<&'static str>) {
+        *self.version.lock().unwrap() = version;
     }
 
     /// Answers the next request, which must be a list of the default mode, and the watch behind it.

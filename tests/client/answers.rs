@@ -12,7 +12,7 @@ use listwatch::{
 use super::server::{Connection, Server, hang_up};
 use super::{client, config, config_map, config_maps, event};
 
-/// What a GET and a watch say that are answered so.
+/// What a GET and a watch say that are answered so. A time to wait is longer than they have.
 fn refused(code: u16, headers: &'static str, body: &'static str) -> Error {
     let server = Server::start(move |connection| {
         connection.serve(|connection: &mut Connection, _| connection.answer(code, headers, body));
@@ -60,13 +60,13 @@ fn an_answer_that_is_no_status_keeps_its_code_and_its_beginning() {
 #[test]
 fn when_to_try_again_is_read_from_header_or_body() {
     let status = r#"{"kind":"Status","status":"Failure","reason":"TooManyRequests","code":429}"#;
-    let error = refused(429, "Retry-After: 7\r\n", status);
+    let error = refused(429, "Retry-After: 700\r\n", status);
     assert!(error.is_too_many_requests());
-    assert_eq!(error.status().unwrap().retry_after().unwrap().as_secs(), 7);
+    assert_eq!(error.status().unwrap().retry_after().unwrap().as_secs(), 700);
     // The body knows better.
-    let status = r#"{"kind":"Status","status":"Failure","code":429,"details":{"retryAfterSeconds":3}}"#;
-    let error = refused(429, "Retry-After: 7\r\n", status);
-    assert_eq!(error.status().unwrap().retry_after().unwrap().as_secs(), 3);
+    let status = r#"{"kind":"Status","status":"Failure","code":429,"details":{"retryAfterSeconds":300}}"#;
+    let error = refused(429, "Retry-After: 700\r\n", status);
+    assert_eq!(error.status().unwrap().retry_after().unwrap().as_secs(), 300);
     let error = refused(503, "Retry-After: Fri, 31 Dec 2100 23:59:59 GMT\r\n", "");
     assert_eq!(error.status().unwrap().retry_after(), None);
 }
