@@ -42,6 +42,8 @@ const SOON: Duration = Duration::from_secs(30);
 const HANGS: Duration = Duration::from_secs(300);
 /// A breath, for the other threads to get somewhere; the outcome does not depend on it.
 const BREATH: Duration = Duration::from_millis(2);
+/// Longer than the server waits before it sends a bookmark.
+const BOOKMARKS: Duration = Duration::from_secs(61);
 /// What the informers ask for, and the writer does not: the faults are theirs alone.
 const THEIRS: &str = "/api/v1/configmaps";
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
@@ -264,7 +266,7 @@ impl<'a> Run<'a> {
         let pages = if let ListMode::Paged(limit) = mode { NAMES.len() as u64 / u64::from(limit) } else { 0 };
         let (tell, news) = unbounded();
         let failing = tell.clone();
-        let informer = Informer::builder(Api::<ConfigMap>::all(&client(&server)))
+        let informer = Informer::builder(Api::<ConfigMap>::all(&client(&server, &clock)))
             .mode(mode)
             .labels(labels)
             .clock(clock.clone())
@@ -277,7 +279,7 @@ impl<'a> Run<'a> {
             .build()
             .unwrap();
         let told = format!("{mode:?}, labels {labels:?}, a history of {history}");
-        let maps = Api::default_namespaced(&client(&server));
+        let maps = Api::default_namespaced(&client(&server, &Clock::system()));
         Self {
             log: Log { seed, steps: vec![told], failed },
             dice,
@@ -285,8 +287,9 @@ impl<'a> Run<'a> {
             server_clock,
             maps,
             labels,
-            // A broken GET is sent twice; an expired page begins a list in one piece.
-            cycle: 2 * (pages + 3),
+            // A broken GET is sent twice; an expired page begins a list in one piece; before a watch goes on, the server
+            // may be asked for its version.
+            cycle: 2 * (pages + 4),
             informer,
             started: false,
             start: clock.now(),
@@ -356,17 +359,21 @@ impl<'a> Run<'a> {
             83..86 => self.join(),
             86..88 => self.stall(),
             88..90 => self.leave(),
-            90..92 => self.restore(),
+            90..92 => self.restore(false),
             92..96 => {
                 self.note("settle");
                 self.lift();
                 self.converge();
             }
+            96..98 => {
+                self.note("bookmarks");
+                self.server_clock.advance(BOOKMARKS);
+            }
             _ => {
-                // Bookmarks, or the end of watches.
-                let seconds = self.dice.pick(&[61, 61, 700]);
-                self.note(format!("{seconds} s pass on the server"));
-                self.server_clock.advance(Duration::from_secs(seconds));
+                // For the informer too, or it takes them for failures.
+                self.note("watches end after their time");
+                self.clock.advance(Duration::from_secs(2));
+                self.server_clock.advance(BOOKMARKS * 12);
             }
         }
     }
@@ -510,20 +517,22 @@ impl<'a> Run<'a> {
         let waits = 1 + self.dice.roll(4);
         self.note(format!("for {waits} waits {fault:?}"));
         self.catch_up();
-        let before = self.requests();
+        let (before, start) = (self.requests(), self.clock.now());
         let guard = self.server.inject(fault);
         let mut left = waits;
         while left > 0 {
-            let news = self.news.recv_timeout(SOON);
-            left -= u64::from(matches!(news, Ok(News::Failed)));
+            let Some(news) = self.wait() else {
+                panic!("no failure, but {} requests: {:?}", self.requests() - before, self.informer.health());
+            };
+            left -= u64::from(matches!(news, News::Failed));
             let made = self.requests() - before;
             // A failure that was on its way takes a wait, and one expiry after a while of peace takes none.
             assert!(made <= self.cycle * (waits + 2), "{made} requests in {waits} waits");
-            match news {
-                Ok(news) => self.take(&news),
-                Err(_) => panic!("no failure, but {made} requests: {:?}", self.informer.health()),
-            }
+            self.take(&news);
         }
+        let passed = self.clock.now() - start;
+        let least = Duration::from_millis(800) * u32::try_from(waits - 1).unwrap();
+        assert!(passed >= least, "{waits} failures in {passed:?}");
         drop(guard);
     }
 
@@ -544,17 +553,17 @@ impl<'a> Run<'a> {
                 self.note("compact");
                 self.server.compact();
             }
-            1 => self.restore(),
+            1 => self.restore(true),
             _ => {}
         }
         self.note("resume");
         self.server.resume().unwrap();
         // Without a connection that was cut.
-        self.maps = Api::default_namespaced(&client(&self.server));
+        self.maps = Api::default_namespaced(&client(&self.server, &Clock::system()));
     }
 
     /// Goes back to an older state, if there is one to go back to.
-    fn restore(&mut self) {
+    fn restore(&mut self, paused: bool) {
         let Some(snapshot) = self.snapshot.take() else {
             self.note(format!("snapshot at {}", self.server.resource_version()));
             self.snapshot = Some(self.server.snapshot());
@@ -562,10 +571,18 @@ impl<'a> Run<'a> {
         };
         self.restored = true;
         self.members.iter().for_each(|member| member.history.restored());
+        let sees = !paused && !self.blind && self.dice.one_in(2);
+        if sees {
+            self.lift_all();
+        }
         self.server.restore(&snapshot);
         self.note(format!("restore {}", self.server.resource_version()));
-        // Who has missed it must list to find out.
-        self.blind = true;
+        // Nothing tells it once the server has got to the version that the informer knows: then it must list to find out.
+        if sees {
+            self.converge();
+        } else {
+            self.blind = true;
+        }
     }
 
     /// Ends the faults that do not end by themselves, or all.
@@ -639,6 +656,7 @@ impl<'a> Run<'a> {
         while first.calls() < before + BURST {
             self.change();
             self.catch_up();
+            self.let_wait_pass();
         }
         self.converge();
         let depth = self.members.last().unwrap().registration.depth();
@@ -650,8 +668,9 @@ impl<'a> Run<'a> {
     /// Lets the others get on, for a moment.
     fn breathe(&mut self) {
         self.note("breathe");
-        if let Ok(news) = self.news.recv_timeout(BREATH) {
-            self.take(&news);
+        match self.news.recv_timeout(BREATH) {
+            Ok(news) => self.take(&news),
+            Err(_) => _ = self.let_wait_pass(),
         }
         self.catch_up();
     }
@@ -665,18 +684,40 @@ impl<'a> Run<'a> {
     /// Each failure is followed by a wait, which passes at once.
     fn take(&mut self, news: &News) {
         if let News::Failed = news {
-            let real = Clock::system();
-            let late = real.now() + SOON;
-            let wait = loop {
-                match self.clock.next_timer() {
-                    Some(wait) => break wait,
-                    None => assert!(real.now() < late, "it does not wait after a failure"),
+            let why = self.informer.health().last_error.map(|(_, why)| why);
+            self.note(format!("fails: {}", why.unwrap_or_default()));
+            // It is about to wait; if it takes longer to get there, `wait` finds it.
+            for _ in 0..1000 {
+                if self.let_wait_pass() {
+                    break;
                 }
                 thread::yield_now();
-            };
-            self.note(format!("after {:?} {wait:?} pass", self.informer.health().last_error.unwrap().1));
-            self.clock.advance(wait);
+            }
         }
+    }
+
+    /// Moves the informer's time to what it waits for, if it does.
+    fn let_wait_pass(&mut self) -> bool {
+        let Some(wait) = self.clock.next_timer() else { return false };
+        self.note(format!("{wait:.1?} pass"));
+        self.clock.advance(wait);
+        true
+    }
+
+    /// Waits for news. Where none come, time passes: the informer's if it waits for that, or else the server's.
+    fn wait(&mut self) -> Option<News> {
+        let real = Clock::system();
+        let (start, mut asked) = (real.now(), 0);
+        while real.now() < start + SOON {
+            if let Ok(news) = self.news.recv_timeout(BREATH) {
+                return Some(news);
+            }
+            asked += 1;
+            if !self.let_wait_pass() && asked % 50 == 0 {
+                self.server_clock.advance(BOOKMARKS);
+            }
+        }
+        None
     }
 
     fn truth(&self) -> State {
@@ -689,19 +730,28 @@ impl<'a> Run<'a> {
             return;
         }
         let expired = Fault::new(Effect::ErrorAfter(0, Reply::expired())).watches().once().path(THEIRS);
-        let _list = std::mem::take(&mut self.blind).then(|| {
+        let lists = self.informer.health().lists;
+        let _list = self.blind.then(|| {
             // Another fault would end the watch before it is told.
             self.faults.clear();
             self.server.inject(expired)
         });
         let there = self.truth();
+        let real = Clock::system();
+        let late = real.now() + SOON;
         while !self.is(&there) {
-            match self.news.recv_timeout(SOON) {
-                Ok(news) => self.take(&news),
-                Err(_) => self.give_up(&there),
+            // There may be news without end, of watches that end and come again.
+            if real.now() > late {
+                self.give_up(&there);
+            }
+            match self.wait() {
+                Some(news) => self.take(&news),
+                None => self.give_up(&there),
             }
             self.catch_up();
         }
+        // It may be as it should by chance, and go on to wait for what was lost.
+        self.blind &= self.informer.health().lists == lists;
     }
 
     fn stored(&self) -> State {
@@ -718,7 +768,7 @@ impl<'a> Run<'a> {
             eprintln!("{} was told {:?}", member.name, member.history.state());
         }
         panic!(
-            "no news; the server has {there:?}, the store {:?}; {:?}; {:#?}",
+            "it does not converge; the server has {there:?}, the store {:?}; {:?}; {:#?}",
             self.stored(),
             self.informer.health(),
             self.server.requests()
@@ -756,9 +806,8 @@ impl<'a> Run<'a> {
     }
 }
 
-/// On the system's clock, which limits nothing here.
-fn client(server: &ApiServer) -> Client {
-    Client::new(Config::new(&server.url()).unwrap()).unwrap()
+fn client(server: &ApiServer, clock: &Clock) -> Client {
+    Client::new(Config::new(&server.url()).unwrap().with_clock(clock.clone())).unwrap()
 }
 
 impl Drop for Run<'_> {
