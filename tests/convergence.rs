@@ -569,18 +569,22 @@ impl<'a> Run<'a> {
             self.snapshot = Some(self.server.snapshot());
             return;
         };
-        self.restored = true;
-        self.members.iter().for_each(|member| member.history.restored());
-        let sees = !paused && !self.blind && self.dice.one_in(2);
+        let mut sees = !paused && self.started && self.dice.one_in(2);
         if sees {
             self.lift_all();
+            self.converge();
+            sees = !self.blind;
         }
+        self.restored = true;
+        self.members.iter().for_each(|member| member.history.restored());
+        let before = sees.then(|| self.truth());
         self.server.restore(&snapshot);
         self.note(format!("restore {}", self.server.resource_version()));
-        // Nothing tells it once the server has got to the version that the informer knows: then it must list to find out.
-        if sees {
+        if before.is_some_and(|before| before != self.truth()) {
             self.converge();
         } else {
+            // Nothing tells it once the server has got to the version that the informer knows, or where it knows none of
+            // what is undone: then it must list to find out.
             self.blind = true;
         }
     }
