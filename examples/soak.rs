@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use listwatch::apiserver::ApiServer;
 use listwatch::apiserver::faults::{Effect, Fault, Injected, Reply};
+use listwatch::apiserver::{ApiServer, Snapshot};
 use listwatch::types::ConfigMap;
 use listwatch::{
     Api, Client, Clock, Config, DeleteParams, Deleted, Error, Handler, HandlerOptions, Informer, ListMode,
@@ -122,7 +122,10 @@ struct Soak {
     /// What is set, and when it is lifted.
     faults: Vec<(Injected, Instant, bool)>,
     injected: u64,
+    restores: u64,
     changes: u64,
+    /// An older state to go back to, with what there was then.
+    older: Option<(Snapshot, u64, State)>,
     memory: Vec<(Duration, u64)>,
 }
 
@@ -155,6 +158,13 @@ impl Ledger {
         if self.changes.len() > LEDGER {
             self.changes.pop_front();
         }
+    }
+
+    /// What came after this version never was.
+    fn go_back(&mut self, version: u64, state: State) {
+        (self.version, self.state) = (version, state);
+        let kept = self.changes.partition_point(|(at, ..)| *at <= version);
+        self.changes.truncate(kept);
     }
 }
 
@@ -199,7 +209,9 @@ impl Soak {
             slow: (slow, registration),
             faults: Vec::new(),
             injected: 0,
+            restores: 0,
             changes: 0,
+            older: None,
             memory: Vec::new(),
         };
         for n in 0..soak.options.objects {
@@ -330,7 +342,17 @@ impl Soak {
         self.injected += 1;
         match self.dice.roll(24) {
             0 => self.server.compact(),
-            1 => self.restart()?,
+            1 => self.restart(false)?,
+            2 => match self.older.take() {
+                Some(older) => {
+                    self.older = Some(older);
+                    self.restart(true)?;
+                }
+                None => {
+                    let state = self.ledger.state.clone();
+                    self.older = Some((self.server.snapshot(), self.ledger.version, state));
+                }
+            },
             _ => {
                 let effect = self.effect();
                 let blind = matches!(effect, Effect::Lose(_));
@@ -339,7 +361,7 @@ impl Soak {
                 let guard = self.server.inject(fault);
                 let lasts = Duration::from_millis(500 + 1000 * self.dice.roll(8) as u64);
                 if blind {
-                    self.blind();
+                    self.blind(Duration::ZERO);
                 }
                 self.faults.push((guard, self.clock.now() + lasts, blind));
             }
@@ -383,9 +405,26 @@ impl Soak {
         }
     }
 
-    fn restart(&mut self) -> Result<(), Error> {
+    /// Down for a moment, and perhaps back with an older state.
+    fn restart(&mut self, restore: bool) -> Result<(), Error> {
         self.server.pause()?;
         self.stop.sleep(Duration::from_millis(100 * self.dice.roll(20) as u64));
+        let older = if restore { self.older.take() } else { None };
+        if let Some((snapshot, version, state)) = older {
+            self.restores += 1;
+            self.server.restore(&snapshot);
+            self.folds().for_each(|(_, fold)| fold.restored.store(true, Ordering::Relaxed));
+            for follower in &mut self.followers {
+                if follower.at > version {
+                    (follower.at, follower.state) = (version, state.clone());
+                }
+            }
+            self.ledger.go_back(version, state);
+            // Lists of the lost state may still be on their way through buffers.
+            self.blind(Duration::from_secs(3));
+            // At this rate the server is soon past the versions that are known: then only a list finds it.
+            self.list_anew();
+        }
         self.server.resume()?;
         // Without a connection that was cut.
         self.maps = Api::default_namespaced(&client(&self.server)?);
@@ -399,15 +438,15 @@ impl Soak {
         self.faults = still;
         if over.iter().any(|(.., blind)| *blind) {
             drop(over);
-            self.blind();
+            self.blind(Duration::ZERO);
             self.list_anew();
         }
     }
 
-    /// From now on the caches may be wrong until they have listed.
-    fn blind(&mut self) {
-        let now = self.clock.now();
-        self.followers.iter_mut().for_each(|follower| follower.blind = Some(now));
+    /// The caches may be wrong until they have listed, later than in this time.
+    fn blind(&mut self, after: Duration) {
+        let since = self.clock.now() + after;
+        self.followers.iter_mut().for_each(|follower| follower.blind = Some(since));
     }
 
     /// Has each informer list, whatever it believes.
@@ -528,9 +567,10 @@ impl Soak {
     /// The last third of the time after the warm-up may not take much more than the first.
     fn judge_memory(&self) -> Verdict {
         let told = format!(
-            "{} changes, {} faults, each cache compared {:?} times",
+            "{} changes, {} faults, {} restores, each cache compared at {:?} versions",
             self.changes,
             self.injected,
+            self.restores,
             self.followers.iter().map(|follower| follower.compared).collect::<Vec<_>>()
         );
         let third = self.options.time.saturating_sub(WARM) / 3;
@@ -608,6 +648,8 @@ struct Fold {
     /// How long it sleeps in each call, unless in a hurry.
     nap: Option<Duration>,
     hurry: Arc<AtomicBool>,
+    /// Versions may go back.
+    restored: Arc<AtomicBool>,
     stop: Stop,
 }
 
@@ -648,8 +690,12 @@ impl Handler<ConfigMap> for Fold {
     }
 
     fn on_update(&mut self, old: &Arc<ConfigMap>, new: &Arc<ConfigMap>) {
-        let old = version(old);
-        self.note(new, |there, new| there.as_ref() == Some(&old) && old.0 == new.0 && old.1 <= new.1, false);
+        let (old, restored) = (version(old), self.restored.load(Ordering::Relaxed));
+        self.note(
+            new,
+            |there, new| there.as_ref() == Some(&old) && old.0 == new.0 && (old.1 <= new.1 || restored),
+            false,
+        );
     }
 
     fn on_delete(&mut self, deleted: &Deleted<ConfigMap>) {
