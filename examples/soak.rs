@@ -39,7 +39,7 @@ const THEIRS: &str = "/api/v1/configmaps";
 const SILENCE: Duration = Duration::from_secs(4);
 /// An informer that has made no progress for so long stands still: the longest wait of its backoff is a minute.
 const STANDSTILL: Duration = Duration::from_secs(180);
-/// Memory is judged from here on.
+/// Memory is judged from here on, or from when the server has forgotten the first changes.
 const WARM: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(20);
 
@@ -138,7 +138,8 @@ struct Soak {
     changes: u64,
     /// An older state to go back to, with what there was then.
     older: Option<(Snapshot, u64, State)>,
-    memory: Vec<(Duration, u64)>,
+    /// Resident, at each line after the warm-up.
+    memory: Vec<u64>,
 }
 
 /// An informer, what its handler was told, and the state it must have.
@@ -272,8 +273,8 @@ impl Soak {
         for follower in &self.followers {
             follower.informer.join();
         }
-        self.server.stop();
         self.line();
+        self.server.stop();
         Ok(outcome?.and_then(|()| self.judge_memory()))
     }
 
@@ -584,7 +585,10 @@ impl Soak {
             deletes += follower.fold.lock().deletes;
         }
         let rss = rss();
-        self.memory.push((self.passed(), rss));
+        // Before that the server's history grows.
+        if self.passed() > WARM && self.changes > HISTORY as u64 * 3 / 2 {
+            self.memory.push(rss);
+        }
         println!(
             "{:5} s: {} changes, {} faults, {lists} lists, {watches} watches, {errors} errors, compared {compared}, \
              deletes {deletes}, behind {}, depths {}, {} MB, {} threads, {}",
@@ -608,17 +612,12 @@ impl Soak {
             self.restores,
             self.followers.iter().map(|follower| follower.compared).collect::<Vec<_>>()
         );
-        let third = self.options.time.saturating_sub(WARM) / 3;
-        let within = |from: Duration, to: Duration| {
-            let some = self.memory.iter().filter(move |(at, _)| (from..=to).contains(at));
-            some.map(|(_, rss)| *rss).collect::<Vec<_>>()
-        };
-        let (early, late) = (within(WARM, WARM + third), within(WARM + third * 2, self.options.time));
-        if third < Duration::from_secs(20) || early.is_empty() || late.is_empty() {
+        let third = self.memory.len() / 3;
+        if third < 3 {
             return Ok(format!("{told}; too short to judge memory"));
         }
-        let before = early.iter().copied().max().unwrap_or(0);
-        let after = late.iter().sum::<u64>() / late.len() as u64;
+        let before = self.memory[..third].iter().copied().max().unwrap_or(0);
+        let after = self.memory[third * 2..].iter().sum::<u64>() / (self.memory.len() - third * 2) as u64;
         let told = format!("{told}; memory: {} MB early, {} MB late", before >> 10, after >> 10);
         // A fifth for the allocator's moods.
         if after > before + before / 5 + (16 << 10) { Err(format!("memory grows: {told}")) } else { Ok(told) }
