@@ -62,6 +62,9 @@ fn each_test_that_the_table_names_exists_and_is_run() {
     let mut sources = HashMap::new();
     let mut missing = Vec::new();
     for row in rows(&read(TABLE)) {
+        for (at, test) in row.tests.iter().enumerate() {
+            assert!(!row.tests[..at].contains(test), "row {} names {} twice", row.number, test.1);
+        }
         for (file, name) in row.tests {
             let source = sources.entry(file.clone()).or_insert_with(|| read(&file));
             if !is_run(source, &name) {

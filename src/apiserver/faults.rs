@@ -94,8 +94,8 @@ pub use reply::Reply;
 #[non_exhaustive]
 pub enum Effect {
     /// No answer, no byte; a watch that is open brings nothing more, and the connection stays. A partition, a node that
-    /// hangs, a load balancer that forgot the connection: both ends think that it lives. With TLS the handshake was done,
-    /// except for new connections.
+    /// hangs, a load balancer that forgot the connection: both ends think that it lives. With TLS the handshake was
+    /// done, except for new connections.
     Silence,
     /// The connection is closed in place of an answer: a server that goes down, a proxy without a backend.
     Close,
@@ -216,7 +216,8 @@ impl Fault {
         self.times(1)
     }
 
-    /// Only for so many requests, watches or connections. What has begun for a watch goes on until the guard is dropped.
+    /// Only for so many requests, watches or connections. What has begun for a watch goes on until the guard is
+    /// dropped.
     pub fn times(self, times: usize) -> Self {
         Self { times: Some(times), ..self }
     }
@@ -276,8 +277,8 @@ pub struct Injected {
 }
 
 impl Injected {
-    /// Waits until another request, watch or connection has met the fault, for at most `timeout` of the system's time. Each is
-    /// told once. Returns whether there was one.
+    /// Waits until another request, watch or connection has met the fault, for at most `timeout` of the system's time.
+    /// Each is told once. Returns whether there was one.
     #[must_use]
     pub fn wait_for_hit(&self, timeout: Duration) -> bool {
         self.hits.recv_timeout(timeout).is_ok()

@@ -31,6 +31,9 @@ pub enum Delta<K> {
         unfit: Vec<Unfit>,
         /// The version of the list.
         resource_version: String,
+        /// Whether the server may have gone back to an older state since the list before: then it gives versions out a
+        /// second time, and an object may have another content at a version that is known.
+        went_back: bool,
     },
     /// Nothing changed up to this version.
     Bookmark(String),
@@ -208,7 +211,8 @@ mod tests {
     }
 
     fn list(version: &str) -> Delta<ConfigMap> {
-        Delta::Replace { items: Vec::new(), unfit: Vec::new(), resource_version: version.into() }
+        let (items, unfit, resource_version) = (Vec::new(), Vec::new(), version.into());
+        Delta::Replace { items, unfit, resource_version, went_back: false }
     }
 
     fn told(delta: &Delta<ConfigMap>) -> String {

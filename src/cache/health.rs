@@ -48,7 +48,7 @@ pub struct Health {
     pub events: u64,
     /// When the last event or bookmark came, or the last list was finished.
     pub last_progress: Option<Instant>,
-    /// When the server was last asked for a list or a watch.
+    /// When the server was last asked for anything: a page of a list, a watch, its version.
     pub last_attempt: Option<Instant>,
     /// When the last event came that was no bookmark.
     pub last_event: Option<Instant>,

@@ -216,7 +216,7 @@ impl<K: Resource> Informer<K> {
             if let Some(shared) = informer.upgrade() {
                 let mut distribute = shared.lock();
                 distribute.listeners.retain(|other| !Arc::ptr_eq(other, listener));
-                // Who takes itself away cannot wait for itself, so `join` does.
+                // Who takes itself away cannot wait for itself, nor may who is closing: `join` does.
                 distribute.left.retain(|thread| !thread.has_ended());
                 distribute.left.extend(listener.thread().cloned());
             }
@@ -381,7 +381,7 @@ impl<K: Resource> Shared<K> {
         let changes = writer.commit(prepared);
         let first = listed && !self.synced.is_open();
         if first {
-            // Within the lock, so that who joins after it finds the list in the store; and before any handler has synced.
+            // Within the lock, so that who joins after it finds the list in the store; before any handler has synced.
             self.synced.open();
         }
         let mut slow = Vec::new();

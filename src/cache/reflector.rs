@@ -168,9 +168,10 @@ impl<K: Resource> Reflector<K> {
     }
 
     /// List anew each time this long has passed since the last list, with the end of the watch that is open then, so up
-    /// to [`silence`](Self::silence) later. Off by default: a watch misses nothing. It finds what no client can notice
-    /// by itself: events that a broken server left out, and a server restored from an older state that has overtaken
-    /// the version known here before it was asked.
+    /// to [`silence`](Self::silence) later. Off by default, and for zero: a watch misses nothing. It finds what no client
+    /// can notice by itself: events that a broken server left out, and a server restored from an older state that has
+    /// overtaken the version known here before it was asked (but no object that has got the very version again that is
+    /// known of it).
     #[must_use]
     pub fn relist_every(mut self, period: Duration) -> Self {
         self.relist_every = Some(period).filter(|period| !period.is_zero());

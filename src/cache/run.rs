@@ -45,7 +45,7 @@ pub(super) struct Run<'a, K, S> {
     from_latest: bool,
     /// Whether the server may have been restored from an older state, which a version does not tell by itself.
     doubt: bool,
-    /// Whether it was: then an object may have another content at a version that is known.
+    /// Whether it was, or seems to have been: then an object may have another content at a version that is known.
     restored: bool,
     /// When the version of an event was last behind the one before.
     went_back: Option<Instant>,
@@ -165,7 +165,6 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
         {
             let mut health = self.reflector.vitals.edit();
             (health.activity, health.mode) = (Activity::Listing { items: 0, remaining: None }, self.mode);
-            health.last_attempt = Some(self.reflector.clock.now());
         }
         match self.mode {
             ListMode::WatchList => match self.watch_list() {
@@ -199,6 +198,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
         let (mut items, mut unfit, restored) = (Vec::new(), Vec::new(), self.restored);
         let (mut again, mut all) = (true, None::<u64>);
         loop {
+            self.asks();
             let sink = &*self.sink;
             let listed = reflector.source.list(&params, self.stop, &mut |item| {
                 match item.and_then(|object| keep_known(reflector, sink, object, restored)) {
@@ -247,61 +247,59 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
         let reflector = self.reflector;
         let from = if self.from_latest { "" } else { &self.version };
         let params = reflector.watch_params().initial_events().resource_version(from);
-        self.open(params).and_then(|mut events| {
-            let (mut items, mut unfit) = (BTreeMap::new(), BTreeMap::new());
-            let mut grew = reflector.clock.now();
-            for event in &mut events {
-                // Changes keep coming where somebody swallows the bookmark at the end.
-                if reflector.clock.now().saturating_duration_since(grew) > LONGEST_WITHOUT_NEW {
-                    return Err(Error::decode(
-                        "the stream brings nothing new and does not say that it was all",
-                    ));
+        let mut events = self.open(params)?;
+        let (mut items, mut unfit) = (BTreeMap::new(), BTreeMap::new());
+        let mut grew = reflector.clock.now();
+        for event in &mut events {
+            // Changes keep coming where somebody swallows the bookmark at the end.
+            if reflector.clock.now().saturating_duration_since(grew) > LONGEST_WITHOUT_NEW {
+                return Err(Error::decode("the stream brings nothing new and does not say that it was all"));
+            }
+            let upsert = match event {
+                Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
+                    keep_known(reflector, &*self.sink, object, self.restored)
                 }
-                let upsert = match event {
-                    Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
-                        keep_known(reflector, &*self.sink, object, self.restored)
+                Ok(WatchEvent::Deleted(object)) => {
+                    items.remove(&object.key());
+                    unfit.remove(&object.key());
+                    continue;
+                }
+                Ok(WatchEvent::Bookmark(Bookmark { resource_version, initial_events_end: true })) => {
+                    if !is_position(&resource_version) {
+                        return Err(no_version());
                     }
-                    Ok(WatchEvent::Deleted(object)) => {
-                        items.remove(&object.key());
-                        unfit.remove(&object.key());
-                        continue;
+                    let (items, unfit) = (items.into_values().collect(), unfit.into_values().collect());
+                    self.replace(items, unfit, resource_version)?;
+                    return Ok(events);
+                }
+                Ok(WatchEvent::Bookmark(_)) => continue,
+                Err(e) => Err(e),
+            };
+            match upsert {
+                Ok(object) => {
+                    unfit.remove(&object.key());
+                    if items.insert(object.key(), object).is_none() {
+                        grew = reflector.clock.now();
                     }
-                    Ok(WatchEvent::Bookmark(Bookmark { resource_version, initial_events_end: true })) => {
-                        if !is_position(&resource_version) {
-                            return Err(no_version());
-                        }
-                        let (items, unfit) = (items.into_values().collect(), unfit.into_values().collect());
-                        self.replace(items, unfit, resource_version)?;
-                        return Ok(events);
-                    }
-                    Ok(WatchEvent::Bookmark(_)) => continue,
-                    Err(e) => Err(e),
-                };
-                match upsert {
-                    Ok(object) => {
-                        unfit.remove(&object.key());
-                        if items.insert(object.key(), object).is_none() {
-                            grew = reflector.clock.now();
-                        }
-                    }
-                    Err(e) => {
-                        let object = note_listed(reflector, e)?;
-                        if object.deleted {
-                            items.remove(&object.key);
-                            unfit.remove(&object.key);
-                        } else {
-                            unfit.insert(object.key.clone(), object);
-                        }
+                }
+                Err(e) => {
+                    let object = note_listed(reflector, e)?;
+                    if object.deleted {
+                        items.remove(&object.key);
+                        unfit.remove(&object.key);
+                    } else {
+                        unfit.insert(object.key.clone(), object);
                     }
                 }
             }
-            Err(Error::decode("the stream ended before it said that it was all"))
-        })
+        }
+        Err(Error::decode("the stream ended before it said that it was all"))
     }
 
     fn replace(&mut self, items: Vec<Arc<K>>, unfit: Vec<Unfit>, version: String) -> Result<()> {
         let count = items.len();
         debug!(target: "listwatch::cache", "{}: listed {count} at {version}", self.reflector.describe());
+        let went_back = self.restored || is_behind(&version, &self.version);
         self.version.clone_from(&version);
         (self.from_latest, self.stuck, self.doubt, self.restored) = (false, 0, false, false);
         let now = self.reflector.clock.now();
@@ -312,7 +310,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
             (health.last_progress, health.last_list) = (Some(now), Some(now));
             health.resource_version.clone_from(&version);
         }
-        self.ended = !self.sink.push(Delta::Replace { items, unfit, resource_version: version });
+        self.ended = !self.sink.push(Delta::Replace { items, unfit, resource_version: version, went_back });
         if self.ended {
             return Err(Error::stopped());
         }
@@ -324,7 +322,8 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
     /// Whether it is time to list anew though nothing was missed.
     fn is_list_due(&self) -> bool {
         let (every, listed) = (self.reflector.relist_every, self.listed);
-        every.zip(listed).is_some_and(|(every, listed)| self.reflector.clock.now() >= listed + every)
+        let now = self.reflector.clock.now();
+        every.zip(listed).is_some_and(|(every, listed)| now.saturating_duration_since(listed) >= every)
     }
 
     /// Watches from the version that was reached; `again` if a watch before it has ended.
@@ -341,6 +340,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
     /// A server that was restored from an older state would take a watch from a version in its future, and tell
     /// nothing until it gets there.
     fn compare_with_server(&mut self) -> Result<()> {
+        self.asks();
         let current = self.reflector.source.current_version(&self.reflector.list_params(), self.stop);
         match current {
             Ok(Some(current)) if is_behind(&current, &self.version) => Err(self.restored_to(&current)),
@@ -372,7 +372,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
     }
 
     fn open(&self, params: WatchParams) -> Result<Events<K>> {
-        self.reflector.vitals.edit().last_attempt = Some(self.reflector.clock.now());
+        self.asks();
         let events = self.reflector.source.watch(&params, self.stop)?;
         self.reflector.vitals.edit().watches += 1;
         Ok(events)
@@ -487,9 +487,14 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
         warn!(target: "listwatch::cache", "{}: {e}; {next} in {wait:.1?}", reflector.describe());
         reflector.tell(e);
         self.activity(Activity::BackingOff);
-        // A server that says how long is not asked before that.
+        // A server that says how long is not asked before that, if it is no more than a minute.
         let asked = e.status().and_then(|status| status.retry_after()).unwrap_or_default();
         reflector.clock.sleep(wait.max(asked.min(Duration::from_secs(60))), self.stop)
+    }
+
+    /// Notes that the server is asked for something now.
+    fn asks(&self) {
+        self.reflector.vitals.edit().last_attempt = Some(self.reflector.clock.now());
     }
 
     fn activity(&self, activity: Activity) {

@@ -7,7 +7,6 @@ use std::sync::{Arc, PoisonError};
 use log::error;
 
 use super::fifo::Delta;
-use super::version::is_behind;
 use crate::error::{Error, Result, Unfit};
 use crate::object::{ObjectKey, Resource};
 use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -238,8 +237,7 @@ fn call<K>(values_of: &IndexFn<K>, object: &K) -> Vec<String> {
 impl<K: Resource> StoreWriter<K> {
     /// Applies a delta, all or nothing to readers, and says what it changed: deletes first, then the others in the
     /// order of the list. An object that came back under its name with another uid is told as deleted and added; one
-    /// with the uid and version that it had is no change, unless the list is of an earlier version than the store: then
-    /// the server went back, and what is new in it may bear a version that is known.
+    /// with the uid and version that it had is no change, unless it comes with a list whose server went back.
     pub fn apply(&mut self, delta: Delta<K>) -> Vec<Change<K>> {
         let prepared = self.prepare(delta);
         self.commit(prepared)
@@ -316,8 +314,7 @@ impl<K: Resource> StoreWriter<K> {
                     _ => false,
                 }
             }
-            Delta::Replace { items, unfit, resource_version } => {
-                let went_back = is_behind(&resource_version, &state.resource_version);
+            Delta::Replace { items, unfit, resource_version, went_back } => {
                 state.resource_version = resource_version;
                 let mut before = std::mem::take(&mut state.objects);
                 for unfit in unfit {
@@ -438,6 +435,7 @@ mod tests {
             items: items.iter().map(|item| object(item)).collect(),
             unfit: unfit.iter().map(|key| unfit_of(key.parse().unwrap())).collect(),
             resource_version: version.into(),
+            went_back: false,
         }
     }
 
@@ -592,6 +590,7 @@ mod tests {
                 items: (0..dice.roll(16)).map(|_| make(dice, version)).collect(),
                 unfit: (0..dice.roll(3)).map(|_| unfit(dice)).collect(),
                 resource_version: version.to_string(),
+                went_back: false,
             },
             1..4 => {
                 let object = make(dice, version);
@@ -725,6 +724,7 @@ mod tests {
             items: names.iter().map(|key| Arc::new(build(key, &version.to_string(), "u"))).collect(),
             unfit: Vec::new(),
             resource_version: version.to_string(),
+            went_back: false,
         };
         store.add_index("version", |map: &ConfigMap| vec![map.metadata.resource_version.clone()]).unwrap();
         writer.apply(list(0));

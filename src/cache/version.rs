@@ -10,9 +10,12 @@ pub(super) fn is_position(version: &str) -> bool {
 /// Whether a version is of an earlier state than another. Versions are decimal numbers of any length
 /// (KEP-5504, comparable resource versions); of others nothing is known.
 pub(super) fn is_behind(version: &str, other: &str) -> bool {
-    let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
-    let numbers = is_position(version) && is_position(other) && number(version) && number(other);
-    numbers && version.len().cmp(&other.len()).then_with(|| version.cmp(other)) == Ordering::Less
+    let is_number = |text: &str| {
+        !text.is_empty() && !text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    is_number(version)
+        && is_number(other)
+        && version.len().cmp(&other.len()).then_with(|| version.cmp(other)) == Ordering::Less
 }
 
 #[cfg(test)]

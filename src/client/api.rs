@@ -273,7 +273,8 @@ impl<K: Resource> Api<K> {
 
     /// Watches: one request, whose answer is an event for each change, until the server ends it.
     ///
-    /// Blocks until the server answers, and is asked again if it asks for that; then see [`Watch`]. An [`Informer`](crate::Informer) keeps at it for ever.
+    /// Blocks until the server answers, and is asked again if it asks for that; then see [`Watch`]. An
+    /// [`Informer`](crate::Informer) keeps at it for ever.
     ///
     /// # Errors
     /// If the server refuses, or the connection fails.
@@ -289,7 +290,7 @@ impl<K: Resource> Api<K> {
         let time = params.timeout.unwrap_or_else(|| params.silence.map_or_else(drawn, before));
         let silence = params.silence.unwrap_or(time.saturating_add(WATCH_GRACE));
         let request = self.collection.watch(params, time);
-        let answer = request.and_then(|request| self.client.open_watch(&request, silence, stop));
+        let answer = request.and_then(|request| self.client.stream_alone(&request, silence, stop));
         match answer {
             Ok(answer) => {
                 let initial = params.initial_events.then_some(INITIAL_SILENCE.min(silence));

@@ -45,11 +45,12 @@ impl<K: Resource> Api<K> {
         self.list_from(params, sink, |list| self.client().stream(list, params.silence, stop))
     }
 
-    /// The version of the latest state. Asked for on a connection of its own, as who asks does not trust those there are.
+    /// The version of the latest state. Asked for on a connection of its own, as who asks does not trust those there
+    /// are.
     pub(crate) fn latest_version(&self, params: &ListParams, stop: &Stop) -> Result<String> {
         let client = self.client();
         let silence = params.silence.unwrap_or(client.timeout());
-        let open = |list: &RawRequest| client.open_watch(list, silence, stop);
+        let open = |list: &RawRequest| client.stream_alone(list, silence, stop);
         let list = self.list_from(&params.clone().limit(1), |_| Ok(()), open)?;
         Ok(list.resource_version)
     }

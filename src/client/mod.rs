@@ -142,8 +142,8 @@ impl Client {
         self.http.send(request, limits, stop).and_then(|answer| self.accept(answer))
     }
 
-    /// Opens a watch, or what else is to have a connection of its own.
-    pub(crate) fn open_watch(
+    /// The same on a connection of its own.
+    pub(crate) fn stream_alone(
         &self,
         request: &RawRequest,
         silence: Duration,
@@ -151,7 +151,7 @@ impl Client {
     ) -> Result<Response> {
         let head = self.timeout.min(silence);
         self.http
-            .open_watch(request, Limits::Stream { head, silence }, stop)
+            .send_alone(request, Limits::Stream { head, silence }, stop)
             .and_then(|answer| self.accept(answer))
     }
 

@@ -103,7 +103,7 @@ mod tests {
         };
         thread::Builder::new().spawn(serve).unwrap();
         let (stop, client) = (Stop::new(), Client::new(Config::new(&url).unwrap()).unwrap());
-        let answer = client.open_watch(&RawRequest::new(Method::Get, "/"), LONG, &stop).unwrap();
+        let answer = client.stream_alone(&RawRequest::new(Method::Get, "/"), LONG, &stop).unwrap();
         Watch::new(answer, Expect::default(), Some(INITIAL), stop)
     }
 

@@ -148,7 +148,7 @@ impl Http {
     }
 
     /// The same on a connection of its own, never compressed.
-    pub(crate) fn open_watch(&self, request: &RawRequest, limits: Limits, stop: &Stop) -> Result<Response> {
+    pub(crate) fn send_alone(&self, request: &RawRequest, limits: Limits, stop: &Stop) -> Result<Response> {
         let answer = self.send_once(&self.watches, request, limits, stop);
         self.authorized(answer, || self.send_once(&self.watches, request, limits, stop))
     }

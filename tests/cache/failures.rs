@@ -2,9 +2,11 @@ use std::time::Duration;
 
 use listwatch::{ListMeta, ListMode, ListParams, Resource, WatchParams};
 
+use crate::informer::{expect, recorder, setup};
 use crate::reflector::{MODES, sync};
 use crate::script::{
-    broken_frame, expired, named, next, object, refused, run, run_with, status, text, timed_out, unfit,
+    broken_frame, expired, named, next, object, refused, run, run_with, status, text, timed_out, timers,
+    unfit,
 };
 
 #[test]
@@ -246,7 +248,7 @@ fn a_server_that_fails_to_stream_a_list_is_asked_for_pages_that_once() {
 }
 
 #[test]
-fn issue_k8s_107457_an_event_that_is_older_than_the_one_before_means_another_history() {
+fn issue_kubernetes_107457_an_event_that_is_older_than_the_one_before_means_another_history() {
     for mode in MODES {
         let (taken, takes) = crossbeam_channel::unbounded();
         let run = run_with(move |reflector| {
@@ -300,6 +302,27 @@ fn a_server_that_is_behind_after_a_broken_connection_is_listed_anew() {
     }
 }
 
+/// What came after the backup may bear versions that were known before, of another content.
+#[test]
+fn issue_kubernetes_107457_all_is_told_again_by_a_restored_server_that_is_ahead_by_then() {
+    for by_then in ["9", "12"] {
+        let s = setup();
+        let (handler, told) = recorder();
+        s.informer.add_handler(handler).unwrap();
+        s.start();
+        let feed = s.server.sync(&["a/x@5"], "10");
+        expect(&told, &["=a/x@5"]);
+        s.server.is_at(Some("9"));
+        feed.fail(broken_frame());
+        for _ in 0..2 {
+            timers(&s.clock, 1);
+            s.clock.advance(Duration::from_secs(60));
+        }
+        s.server.list(ListParams::default().limit(500)).all(&["a/x@5"], by_then);
+        expect(&told, &["a/x@5→a/x@5"]);
+    }
+}
+
 #[test]
 fn a_watch_that_brought_nothing_makes_the_version_doubtful() {
     let run = run(ListMode::Cached);
@@ -331,10 +354,16 @@ fn a_list_is_made_anew_as_often_as_asked_for() {
     run.long_enough();
     drop(feed);
     run.server.list(ListParams::default().resource_version("10"));
+    // A time that never comes is none.
+    let run = run_with(|reflector| reflector.mode(ListMode::Cached).relist_every(Duration::MAX));
+    let feed = sync(&run, ListMode::Cached, "", &["a/x@5"], "10");
+    run.long_enough();
+    drop(feed);
+    run.server.watch_from("10");
 }
 
 #[test]
-fn issue_f8_4781_health_says_whether_reading_lives() {
+fn issue_fabric8_4781_health_says_whether_reading_lives() {
     let run = run(ListMode::Cached);
     let quiet = || run.reflector.health().quiet(run.clock.now());
     let listing = run.server.list(ListParams::default().resource_version("0"));
@@ -358,5 +387,12 @@ fn issue_f8_4781_health_says_whether_reading_lives() {
         assert!(quiet() < Duration::from_secs(1), "{:?}", quiet());
         watching.fail(refused());
         run.wait_out();
+    }
+    run.server.watch_from("12").fail(refused());
+    run.server.is_away();
+    for _ in 0..5 {
+        run.wait_out();
+        timers(&run.clock, 1);
+        assert!(quiet() < Duration::from_secs(1), "{:?}", quiet());
     }
 }

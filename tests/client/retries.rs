@@ -1,5 +1,6 @@
 //! Requests that the server asks to send again later. Time is a manual clock's.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use listwatch::types::ConfigMap;
@@ -12,13 +13,11 @@ const LATER: &str = r#"{"kind":"Status","status":"Failure","reason":"TooManyRequ
 
 /// A server that refuses so many requests, and then answers with a ConfigMap.
 fn busy(refusals: usize, code: u16, headers: &'static str, body: &'static str) -> Server {
-    let count = std::sync::atomic::AtomicUsize::new(0);
+    let count = AtomicUsize::new(0);
     Server::start(move |c| {
-        c.serve(|c: &mut Connection, _: &Seen| {
-            match count.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
-                n if n < refusals => c.answer(code, headers, body),
-                _ => c.json(200, config_map("a")),
-            }
+        c.serve(|c: &mut Connection, _: &Seen| match count.fetch_add(1, Ordering::SeqCst) {
+            n if n < refusals => c.answer(code, headers, body),
+            _ => c.json(200, config_map("a")),
         });
     })
 }
@@ -79,7 +78,7 @@ fn issue_kube_1894_a_refusal_that_says_when_to_come_back_is_tried_again_by_any_v
 }
 
 #[test]
-fn issue_k8s_30975_refusals_use_one_connection() {
+fn issue_kubernetes_30975_refusals_use_one_connection() {
     let server = busy(10, 429, "Retry-After: 1\r\n", LATER);
     calls(&server, Duration::from_secs(100), |api| api.get("a")).0.unwrap();
     let seen: Vec<_> = server.seen.try_iter().map(|seen| seen.connection).collect();
@@ -120,7 +119,7 @@ fn it_is_given_up_after_ten_times_or_when_there_is_no_time_left() {
 }
 
 #[test]
-fn issue_k8s_26871_waits_grow_beyond_what_the_server_asks_for_and_are_not_the_same() {
+fn issue_kubernetes_26871_waits_grow_beyond_what_the_server_asks_for_and_are_not_the_same() {
     let server = busy(9, 429, "Retry-After: 1\r\n", LATER);
     let (answer, waits) = calls(&server, Duration::from_secs(1000), |api| api.get("a"));
     answer.unwrap();

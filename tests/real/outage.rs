@@ -107,7 +107,7 @@ fn an_informer_outlives_its_server_and_finds_what_changed_meanwhile() {
 }
 
 #[test]
-fn issue_k8s_107457_a_cluster_that_was_restored_from_a_backup_is_found_out() {
+fn issue_kubernetes_107457_a_cluster_that_was_restored_from_a_backup_is_found_out() {
     let Some(server) = server::alone() else { return };
     let api = Api::<ConfigMap>::namespaced(&server.client(), &server.namespace("restored"));
     for name in ["changed", "deleted", "kept"] {

@@ -5,12 +5,11 @@
 
 use std::fmt::Debug;
 use std::ops::{Deref, DerefMut, RangeBounds};
-use std::time::Duration;
 
 use listwatch::ListMode;
 
 use super::proxy::{Entry, OPEN, Proxy, Way};
-use super::scene::{Scene, silence};
+use super::scene::{Scene, longest, silence};
 use super::stage::{Stage, stage};
 
 scenarios! {
@@ -89,9 +88,7 @@ pub(crate) fn play_on(
     let mut net = Net { scene, proxy, _stage: stage };
     act(&mut net);
     let real = net.recovers(&within);
-    // A silence or two, and what a busy machine takes. The default: under four minutes for a watch.
-    let most = silence().map_or(Duration::from_secs(240), |silence| silence * 2 + Duration::from_secs(30));
-    assert!(real < most, "{mode:?}: {real:?} of the system's time");
+    assert!(real < longest(), "{mode:?}: {real:?} of the system's time");
 }
 
 impl Net {

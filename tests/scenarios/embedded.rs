@@ -9,7 +9,7 @@ use listwatch::apiserver::faults::{Effect, Fault, Injected, Reply};
 use listwatch::types::Namespace;
 use listwatch::{Api, Clock, ListMode, ObjectMeta, PostParams};
 
-use crate::scene::{Scene, most_requests, silence};
+use crate::scene::{Scene, longest, most_requests, silence};
 
 const SOON: Duration = Duration::from_secs(60);
 /// What the informers ask for, and the tests do not.
@@ -65,12 +65,7 @@ fn play_run(
     let mode = run.mode;
     act(&mut run);
     let real = run.scene.recovers(&within);
-    if impatient {
-        // As long as one silence, or two, and what a busy machine takes.
-        let most =
-            silence().map_or(Duration::from_secs(240), |silence| silence * 2 + Duration::from_secs(30));
-        assert!(real < most, "{mode:?}: {real:?} of the system's time");
-    }
+    assert!(!impatient || real < longest(), "{mode:?}: {real:?} of the system's time");
     for fault in &run.faults {
         assert!(fault.wait_for_hit(SOON), "{mode:?}: {fault:?} was met");
     }

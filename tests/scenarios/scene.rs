@@ -32,6 +32,12 @@ pub(crate) fn silence() -> Option<Duration> {
     }
 }
 
+/// How long a dead connection may hold a recovery up, of the system's time: a silence or two, and what a busy machine
+/// takes. By default under four minutes.
+pub(crate) fn longest() -> Duration {
+    silence().map_or(Duration::from_secs(240), |silence| silence * 2 + Duration::from_secs(30))
+}
+
 /// An informer of config maps under a manual clock, with a handler whose history is kept.
 pub(crate) struct Scene {
     pub(crate) mode: ListMode,
