@@ -142,8 +142,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
                     }
                 }
                 Next::List(e) => {
-                    self.restored |= e.is_too_large_resource_version();
-                    self.from_latest = e.is_expired() || self.restored;
+                    self.from_latest = is_unusable(&e) || self.restored;
                     self.stillborn = if self.fresh && e.is_expired() { self.stillborn + 1 } else { 0 };
                     // A version that is too old is nothing unusual, unless it was that of the list, or comes again at
                     // once.
@@ -169,7 +168,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
         match self.mode {
             ListMode::WatchList => match self.watch_list() {
                 Ok(events) => Ok(Some(events)),
-                Err(e) if self.ended || self.stop.is_stopped() || is_passing(&e) => Err(e),
+                Err(e) if self.ended || self.stop.is_stopped() || self.restored || is_passing(&e) => Err(e),
                 // A server that fails may know streams, and is asked for one again with the next list.
                 Err(e) if e.code().is_some_and(|code| code >= 500) => {
                     info!(target: "listwatch::cache", "{}: lists in pages this time: {e}", self.reflector.describe());
@@ -299,7 +298,11 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
     fn replace(&mut self, items: Vec<Arc<K>>, unfit: Vec<Unfit>, version: String) -> Result<()> {
         let count = items.len();
         debug!(target: "listwatch::cache", "{}: listed {count} at {version}", self.reflector.describe());
-        let went_back = self.restored || is_behind(&version, &self.version);
+        if self.ordered && !self.restored && is_behind(&version, &self.version) {
+            // What was kept in it for its version may have another content in this history: listed again without trust.
+            return Err(self.restored_to(&version));
+        }
+        let went_back = self.restored;
         self.version.clone_from(&version);
         (self.from_latest, self.stuck, self.doubt, self.restored) = (false, 0, false, false);
         let now = self.reflector.clock.now();
@@ -455,8 +458,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
 
     /// What a watch that failed means.
     fn classify(&mut self, e: Error) -> Next {
-        let lost = e.is_expired() || e.is_too_large_resource_version() || e.is_not_found();
-        if lost || self.restored || self.version.is_empty() {
+        if is_unusable(&e) || e.is_not_found() || self.restored || self.version.is_empty() {
             return Next::List(e);
         }
         // What cannot be read the second time will not be read the third; a server may mend itself for a while.
@@ -473,9 +475,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
     }
 
     fn note_list_failure(&mut self, e: Error) -> bool {
-        // A version that the server does not have is not asked for again.
-        self.restored |= e.is_too_large_resource_version();
-        self.from_latest |= e.is_expired() || e.is_too_large_resource_version();
+        self.from_latest |= is_unusable(&e) || self.restored;
         !self.fail(&e, "lists again")
     }
 
@@ -536,13 +536,14 @@ fn note_listed<K: Resource>(reflector: &Reflector<K>, e: Error) -> Result<Unfit>
     note_unfit(reflector, &e).ok_or(e)
 }
 
+/// Whether a version is too old or too new for the server: it is not asked for again.
+fn is_unusable(e: &Error) -> bool {
+    e.is_expired() || e.is_too_large_resource_version()
+}
+
 /// Whether a stream of initial events that failed so may be had by asking again.
 fn is_passing(e: &Error) -> bool {
-    e.is_connect()
-        || e.is_io()
-        || e.is_too_many_requests()
-        || e.is_expired()
-        || e.is_too_large_resource_version()
+    e.is_connect() || e.is_io() || e.is_too_many_requests() || is_unusable(e)
 }
 
 fn no_version() -> Error {

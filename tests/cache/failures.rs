@@ -324,6 +324,54 @@ fn issue_kubernetes_107457_all_is_told_again_by_a_restored_server_that_is_ahead_
 }
 
 #[test]
+fn issue_kubernetes_107457_a_list_behind_what_is_known_is_made_again_without_trust() {
+    for mode in MODES {
+        let (taken, takes) = crossbeam_channel::unbounded();
+        let run = run_with(move |reflector| {
+            reflector.mode(mode).transform(move |object| {
+                taken.send(text(&object)).unwrap();
+                object
+            })
+        });
+        let feed = sync(&run, mode, "", &["a/x@5"], "10");
+        run.long_enough();
+        feed.fail(expired());
+        let behind = |version| match mode {
+            ListMode::WatchList => {
+                let feed = run.server.watch(WatchParams::default().initial_events()).open();
+                feed.added("a/x@5");
+                feed.bookmark(version, true);
+            }
+            ListMode::Paged(limit) => {
+                run.server.list(ListParams::default().limit(limit)).all(&["a/x@5"], version)
+            }
+            _ => run.server.list(ListParams::default()).all(&["a/x@5"], version),
+        };
+        behind("9");
+        run.wait_out();
+        behind("9");
+        run.expect(&["replace [a/x@5] at 9"]);
+        // The first time it was kept as it was, the second time it was not.
+        assert_eq!(takes.try_iter().collect::<Vec<_>>(), ["a/x@5", "a/x@5"], "{mode:?}");
+    }
+}
+
+#[test]
+fn a_server_that_only_lags_makes_nobody_hear_of_all_again() {
+    let s = setup();
+    let (handler, told) = recorder();
+    s.informer.add_handler(handler).unwrap();
+    s.start();
+    let feed = s.server.sync(&["a/x@5"], "10");
+    expect(&told, &["=a/x@5"]);
+    feed.fail(status(504, "Timeout", "Timeout: Too large resource version: 10, current: 9"));
+    timers(&s.clock, 1);
+    s.clock.advance(Duration::from_secs(60));
+    s.server.list(ListParams::default().limit(500)).all(&["a/x@5", "a/y@11"], "12");
+    expect(&told, &["+a/y@11"]);
+}
+
+#[test]
 fn a_watch_that_brought_nothing_makes_the_version_doubtful() {
     let run = run(ListMode::Cached);
     let feed = sync(&run, ListMode::Cached, "", &["a/x@5"], "10");

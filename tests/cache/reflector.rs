@@ -239,7 +239,7 @@ fn a_version_from_the_future_is_listed_from_the_latest() {
             drop(feed);
             run.server.watch_from("900").fail(too_large);
             run.wait_out();
-            sync(&run, mode, "latest", &[], "20");
+            sync(&run, mode, "latest", &[], "1000");
         }
         // And if it is the list that asked for it.
         if mode != MODES[0] {
@@ -250,7 +250,7 @@ fn a_version_from_the_future_is_listed_from_the_latest() {
             run.wait_out();
             fail_list(&run, mode, "900", status(504, "Timeout", "Too large resource version: 900"));
             run.wait_out();
-            sync(&run, mode, "latest", &[], "20");
+            sync(&run, mode, "latest", &[], "1000");
         }
     }
 }
