@@ -31,6 +31,9 @@ pub enum Delta<K> {
         unfit: Vec<Unfit>,
         /// The version of the list.
         resource_version: String,
+        /// Whether the server was found to have gone back to an older state: an object in a version that is known may
+        /// then have another content.
+        restored: bool,
     },
     /// Nothing changed up to this version.
     Bookmark(String),
@@ -208,7 +211,12 @@ mod tests {
     }
 
     fn list(version: &str) -> Delta<ConfigMap> {
-        Delta::Replace { items: Vec::new(), unfit: Vec::new(), resource_version: version.into() }
+        Delta::Replace {
+            items: Vec::new(),
+            unfit: Vec::new(),
+            resource_version: version.into(),
+            restored: false,
+        }
     }
 
     fn told(delta: &Delta<ConfigMap>) -> String {

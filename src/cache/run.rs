@@ -53,6 +53,8 @@ pub(super) struct Run<'a, K, S> {
     ordered: bool,
     /// When the last list was finished.
     listed: Option<Instant>,
+    /// Whether the next list is for its own sake: nothing is known to be missed.
+    due: bool,
     /// How often in a row the server or what it sent ended a watch at this version: there it may never go on.
     stuck: u32,
     /// When a version was last found to be too old.
@@ -91,6 +93,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
             went_back: None,
             ordered: true,
             listed: None,
+            due: false,
             stuck: 0,
             expired: None,
             stillborn: 0,
@@ -113,13 +116,25 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
 
     /// One list with the watches behind it. `false` is the end.
     fn cycle(&mut self) -> bool {
+        let due = std::mem::take(&mut self.due);
+        let mut overdue = false;
         let (mut events, mut again) = match self.initial() {
             Ok(events) => (events, false),
             Err(_) if self.ended || self.stop.is_stopped() => return false,
+            // What is kept may be right, and is not to fall behind for want of a list. That is tried again with the end
+            // of the next watch.
+            Err(e) if due && !e.is_too_large_resource_version() => {
+                if self.fail(&e, "watches again from where it stood") {
+                    return false;
+                }
+                (overdue, self.doubt) = (true, true);
+                (None, true)
+            }
             Err(e) => return self.note_list_failure(e),
         };
         loop {
-            if again && self.is_list_due() {
+            if again && !std::mem::take(&mut overdue) && self.is_list_due() {
+                self.due = true;
                 return true;
             }
             let start = self.reflector.clock.now();
@@ -162,11 +177,8 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
 
     /// The present state, given to the sink; in the mode of a stream, also the rest of that stream.
     fn initial(&mut self) -> Result<Option<Events<K>>> {
-        {
-            let mut health = self.reflector.vitals.edit();
-            (health.activity, health.mode) = (Activity::Listing { items: 0, remaining: None }, self.mode);
-            health.last_attempt = Some(self.reflector.clock.now());
-        }
+        self.reflector.vitals.listing(0, None, self.reflector.clock.now());
+        self.reflector.vitals.edit().mode = self.mode;
         match self.mode {
             ListMode::WatchList => match self.watch_list() {
                 Ok(events) => Ok(Some(events)),
@@ -198,6 +210,8 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
         }
         let (mut items, mut unfit, restored) = (Vec::new(), Vec::new(), self.restored);
         let (mut again, mut all) = (true, None::<u64>);
+        // Pages are of one state, whose version each bears. Where they are not, the first misses nothing.
+        let mut version = None;
         loop {
             let sink = &*self.sink;
             let listed = reflector.source.list(&params, self.stop, &mut |item| {
@@ -205,11 +219,9 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
                     Ok(object) => items.push(object),
                     Err(e) => unfit.push(note_listed(reflector, e)?),
                 }
-                if items.len() % 1000 == 0 {
-                    let items = items.len() as u64;
-                    let remaining = all.map(|all| all.saturating_sub(items));
-                    reflector.vitals.edit().activity = Activity::Listing { items, remaining };
-                }
+                let items = items.len() as u64;
+                let remaining = all.map(|all| all.saturating_sub(items));
+                reflector.vitals.listing(items, remaining, reflector.clock.now());
                 Ok(())
             });
             match listed {
@@ -217,7 +229,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
                     return Err(no_version());
                 }
                 Ok(meta) if meta.continue_token.is_empty() => {
-                    return self.replace(items, unfit, meta.resource_version);
+                    return self.replace(items, unfit, version.unwrap_or(meta.resource_version));
                 }
                 Ok(meta) if meta.continue_token == params.continue_token => {
                     return Err(Error::decode("the server gives the same page again"));
@@ -225,17 +237,18 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
                 Ok(meta) => {
                     let so_far = items.len() as u64;
                     all = meta.remaining_item_count.map(|remaining| so_far.saturating_add(remaining));
-                    let (items, remaining) = (so_far, meta.remaining_item_count);
-                    reflector.vitals.edit().activity = Activity::Listing { items, remaining };
+                    reflector.vitals.listing(so_far, meta.remaining_item_count, reflector.clock.now());
                     params = params.continue_token(meta.continue_token);
+                    version.get_or_insert(meta.resource_version);
                 }
                 // The state that the pages are of is gone: once more, in one piece.
                 Err(e) if e.is_expired() && !params.continue_token.is_empty() && again => {
                     debug!(target: "listwatch::cache", "{}: lists in one piece: {e}", reflector.describe());
                     params = reflector.list_params();
-                    (again, all) = (false, None);
+                    (again, all, version) = (false, None, None);
                     items.clear();
                     unfit.clear();
+                    reflector.vitals.listing(0, None, reflector.clock.now());
                 }
                 Err(e) => return Err(e),
             }
@@ -294,6 +307,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
                         }
                     }
                 }
+                reflector.vitals.listing(items.len() as u64, None, reflector.clock.now());
             }
             Err(Error::decode("the stream ended before it said that it was all"))
         })
@@ -303,7 +317,8 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
         let count = items.len();
         debug!(target: "listwatch::cache", "{}: listed {count} at {version}", self.reflector.describe());
         self.version.clone_from(&version);
-        (self.from_latest, self.stuck, self.doubt, self.restored) = (false, 0, false, false);
+        let restored = std::mem::take(&mut self.restored);
+        (self.from_latest, self.stuck, self.doubt) = (false, 0, false);
         let now = self.reflector.clock.now();
         self.listed = Some(now);
         {
@@ -312,7 +327,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
             (health.last_progress, health.last_list) = (Some(now), Some(now));
             health.resource_version.clone_from(&version);
         }
-        self.ended = !self.sink.push(Delta::Replace { items, unfit, resource_version: version });
+        self.ended = !self.sink.push(Delta::Replace { items, unfit, resource_version: version, restored });
         if self.ended {
             return Err(Error::stopped());
         }
@@ -324,7 +339,9 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
     /// Whether it is time to list anew though nothing was missed.
     fn is_list_due(&self) -> bool {
         let (every, listed) = (self.reflector.relist_every, self.listed);
-        every.zip(listed).is_some_and(|(every, listed)| self.reflector.clock.now() >= listed + every)
+        every.zip(listed).is_some_and(|(every, listed)| {
+            self.reflector.clock.now().saturating_duration_since(listed) >= every // a sum may be past all time
+        })
     }
 
     /// Watches from the version that was reached; `again` if a watch before it has ended.
@@ -341,6 +358,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
     /// A server that was restored from an older state would take a watch from a version in its future, and tell
     /// nothing until it gets there.
     fn compare_with_server(&mut self) -> Result<()> {
+        self.reflector.vitals.asked(self.reflector.clock.now());
         let current = self.reflector.source.current_version(&self.reflector.list_params(), self.stop);
         match current {
             Ok(Some(current)) if is_behind(&current, &self.version) => Err(self.restored_to(&current)),
@@ -358,21 +376,21 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
         ))
     }
 
-    /// What it means that an event is older than the one before it; `None` if versions have no order here.
-    fn went_back_to(&mut self, version: &str) -> Option<Error> {
+    /// What it means that an event is older than the one before it. Of the second time, too, a list is made, as there
+    /// may have been two restores.
+    fn went_back_to(&mut self, version: &str) -> Error {
         let now = self.reflector.clock.now();
         self.ordered = self.went_back.is_none_or(|last| now >= last + ONCE_IN);
         self.went_back = Some(now);
         if !self.ordered {
             let name = self.reflector.describe();
             warn!(target: "listwatch::cache", "{name}: versions go back and forth, and are no longer compared");
-            return None;
         }
-        Some(self.restored_to(version))
+        self.restored_to(version)
     }
 
     fn open(&self, params: WatchParams) -> Result<Events<K>> {
-        self.reflector.vitals.edit().last_attempt = Some(self.reflector.clock.now());
+        self.reflector.vitals.asked(self.reflector.clock.now());
         let events = self.reflector.source.watch(&params, self.stop)?;
         self.reflector.vitals.edit().watches += 1;
         Ok(events)
@@ -419,9 +437,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
             // From no version, or any, a watch would begin anew, and miss what was deleted.
             if is_position(&version) {
                 if self.ordered && is_behind(&version, &self.version) {
-                    if let Some(e) = self.went_back_to(&version) {
-                        return Next::List(e);
-                    }
+                    return Next::List(self.went_back_to(&version));
                 }
                 self.version = version;
             } else if matches!(delta, Delta::Bookmark(_)) {

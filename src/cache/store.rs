@@ -238,8 +238,8 @@ fn call<K>(values_of: &IndexFn<K>, object: &K) -> Vec<String> {
 impl<K: Resource> StoreWriter<K> {
     /// Applies a delta, all or nothing to readers, and says what it changed: deletes first, then the others in the
     /// order of the list. An object that came back under its name with another uid is told as deleted and added; one
-    /// with the uid and version that it had is no change, unless the list is of an earlier version than the store: then
-    /// the server went back, and what is new in it may bear a version that is known.
+    /// with the uid and version that it had is no change, unless the server went back, as the list says or its version
+    /// does, being earlier than the store's: then what is new in it may bear a version that is known.
     pub fn apply(&mut self, delta: Delta<K>) -> Vec<Change<K>> {
         let prepared = self.prepare(delta);
         self.commit(prepared)
@@ -316,8 +316,8 @@ impl<K: Resource> StoreWriter<K> {
                     _ => false,
                 }
             }
-            Delta::Replace { items, unfit, resource_version } => {
-                let went_back = is_behind(&resource_version, &state.resource_version);
+            Delta::Replace { items, unfit, resource_version, restored } => {
+                let went_back = restored || is_behind(&resource_version, &state.resource_version);
                 state.resource_version = resource_version;
                 let mut before = std::mem::take(&mut state.objects);
                 for unfit in unfit {
@@ -438,6 +438,7 @@ mod tests {
             items: items.iter().map(|item| object(item)).collect(),
             unfit: unfit.iter().map(|key| unfit_of(key.parse().unwrap())).collect(),
             resource_version: version.into(),
+            restored: false,
         }
     }
 
@@ -592,6 +593,7 @@ mod tests {
                 items: (0..dice.roll(16)).map(|_| make(dice, version)).collect(),
                 unfit: (0..dice.roll(3)).map(|_| unfit(dice)).collect(),
                 resource_version: version.to_string(),
+                restored: false,
             },
             1..4 => {
                 let object = make(dice, version);
@@ -725,6 +727,7 @@ mod tests {
             items: names.iter().map(|key| Arc::new(build(key, &version.to_string(), "u"))).collect(),
             unfit: Vec::new(),
             resource_version: version.to_string(),
+            restored: false,
         };
         store.add_index("version", |map: &ConfigMap| vec![map.metadata.resource_version.clone()]).unwrap();
         writer.apply(list(0));

@@ -51,17 +51,20 @@ pub(crate) struct Watching {
     answer: Sender<Result<Receiver<Event>>>,
 }
 
+/// The version that it says it is at, or why it does not.
+type Version = std::result::Result<Option<&'static str>, fn() -> Error>;
+
 /// What a reflector or informer speaks to.
 pub(crate) struct Script {
     name: String,
     requests: Sender<Request>,
-    version: Arc<Mutex<Option<&'static str>>>,
+    version: Arc<Mutex<Version>>,
 }
 
 /// The test's side of a [`Script`].
 pub(crate) struct Server {
     requests: Receiver<Request>,
-    version: Arc<Mutex<Option<&'static str>>>,
+    version: Arc<Mutex<Version>>,
 }
 
 pub(crate) fn script() -> (Script, Server) {
@@ -70,7 +73,7 @@ pub(crate) fn script() -> (Script, Server) {
 
 pub(crate) fn named(name: &str) -> (Script, Server) {
     let (sender, requests) = unbounded();
-    let version = Arc::<Mutex<_>>::default();
+    let version = Arc::new(Mutex::new(Ok(None)));
     (Script { name: name.into(), requests: sender, version: version.clone() }, Server { requests, version })
 }
 
@@ -108,7 +111,7 @@ impl ListWatch<ConfigMap> for Script {
     }
 
     fn current_version(&self, _: &ListParams, _: &Stop) -> Result<Option<String>> {
-        Ok(self.version.lock().unwrap().map(str::to_owned))
+        self.version.lock().unwrap().map(|version| version.map(str::to_owned)).map_err(|e| e())
     }
 
     fn describe(&self) -> String {
@@ -158,7 +161,12 @@ impl Server {
 
     /// What it says its version is, if it is asked for nothing else.
     pub(crate) fn is_at(&self, version: Option<&'static str>) {
-        *self.version.lock().unwrap() = version;
+        *self.version.lock().unwrap() = Ok(version);
+    }
+
+    /// It does not say its version, but fails so.
+    pub(crate) fn does_not_say_where_it_is(&self, e: fn() -> Error) {
+        *self.version.lock().unwrap() = Err(e);
     }
 
     /// Answers the next request, which must be a list of the default mode, and the watch behind it.
@@ -453,7 +461,7 @@ fn told(delta: &Delta<ConfigMap>) -> String {
         Delta::Upsert(object) => format!("upsert {}", text(&**object)),
         Delta::Delete { object: Some(object), .. } => format!("delete {}", text(&**object)),
         Delta::Delete { key, object: None } => format!("delete {key}"),
-        Delta::Replace { items, unfit, resource_version } => {
+        Delta::Replace { items, unfit, resource_version, .. } => {
             let items: Vec<_> = items.iter().map(|item| text(&**item)).collect();
             let unfit: String = unfit.iter().map(|unfit| format!(" unfit {}", unfit.key)).collect();
             format!("replace [{}]{unfit} at {resource_version}", items.join(" "))

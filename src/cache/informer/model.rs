@@ -64,6 +64,7 @@ fn deltas() -> Vec<Delta<ConfigMap>> {
         items: objects.iter().map(|text| object(text)).collect(),
         unfit: Vec::new(),
         resource_version: version.into(),
+        restored: false,
     };
     vec![
         list(&FIRST, "1"),

@@ -8,7 +8,7 @@ use crate::types::ConfigMap;
 
 fn list(objects: &[&str], version: &str) -> Delta<ConfigMap> {
     let items = objects.iter().map(|text| object(text)).collect();
-    Delta::Replace { items, unfit: Vec::new(), resource_version: version.into() }
+    Delta::Replace { items, unfit: Vec::new(), resource_version: version.into(), restored: false }
 }
 
 /// An index by version. Code of the user, which takes its time.
