@@ -9,8 +9,8 @@ use listwatch::{Clock, ListMeta, ListMode, ListParams, Resource, Result, Stop, W
 use crate::informer::{expect, recorder, setup};
 use crate::reflector::{MODES, sync};
 use crate::script::{
-    Request, broken_frame, ended, expired, named, next, object, refused, run, run_with, status, text, timed_out, timers,
-    unfit,
+    Request, broken_frame, ended, expired, named, next, object, refused, run, run_with, status, text,
+    timed_out, timers, unfit,
 };
 
 #[test]
@@ -288,7 +288,12 @@ fn versions_that_go_back_and_forth_are_not_compared_for_long() {
     let feed = run.server.watch_from("14").open();
     feed.added("a/q@13");
     feed.modified("a/y@8");
-    run.expect(&["replace [a/x@5 a/y@9] at 12", "replace [a/x@5 a/z@11] at 14", "upsert a/q@13", "upsert a/y@8"]);
+    run.expect(&[
+        "replace [a/x@5 a/y@9] at 12",
+        "replace [a/x@5 a/z@11] at 14",
+        "upsert a/q@13",
+        "upsert a/y@8",
+    ]);
 }
 
 #[test]
