@@ -48,7 +48,7 @@ pub struct Health {
     pub events: u64,
     /// When the last event or bookmark came, or the last list was finished.
     pub last_progress: Option<Instant>,
-    /// When the server was last asked for anything: a page of a list, a watch, its version.
+    /// When an object of a list last came, or the server was last asked for anything: a page of a list, a watch, its version.
     pub last_attempt: Option<Instant>,
     /// When the last event came that was no bookmark.
     pub last_event: Option<Instant>,
@@ -115,6 +115,13 @@ impl Vitals {
 
     pub(super) fn snapshot(&self) -> Health {
         self.edit().clone()
+    }
+
+    /// Notes that a list has come so far, or is asked for.
+    pub(super) fn listing(&self, items: u64, remaining: Option<u64>, now: Instant) {
+        let mut health = self.edit();
+        health.activity = Activity::Listing { items, remaining };
+        health.last_attempt = Some(now);
     }
 
     /// Held for a moment only, and with no other lock.

@@ -160,10 +160,11 @@ impl<K: Resource> Reflector<K> {
     /// the client's [timeout](crate::Config::timeout) for an answer and in a list, and under four minutes in a watch.
     /// The system's timers are coarse: Linux may let it take an eighth longer.
     ///
-    /// Watches of a quiet resource last no longer than that, so a short time costs the server a request each time.
+    /// Watches of a quiet resource last no longer than that, so a short time costs the server a request each time. Zero
+    /// is the default.
     #[must_use]
     pub fn silence(mut self, silence: Duration) -> Self {
-        self.silence = Some(silence);
+        self.silence = Some(silence).filter(|silence| !silence.is_zero());
         self
     }
 

@@ -53,6 +53,10 @@ pub(super) struct Run<'a, K, S> {
     ordered: bool,
     /// When the last list was finished.
     listed: Option<Instant>,
+    /// Whether the next list is for its own sake: nothing is known to be missed.
+    due: bool,
+    /// Whether the server was asked for its version in vain: the next watch does not wait for that.
+    unanswered: bool,
     /// How often in a row the server or what it sent ended a watch at this version: there it may never go on.
     stuck: u32,
     /// When a version was last found to be too old.
@@ -91,6 +95,8 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
             went_back: None,
             ordered: true,
             listed: None,
+            due: false,
+            unanswered: false,
             stuck: 0,
             expired: None,
             stillborn: 0,
@@ -113,13 +119,24 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
 
     /// One list with the watches behind it. `false` is the end.
     fn cycle(&mut self) -> bool {
-        let (mut events, mut again) = match self.initial() {
-            Ok(events) => (events, false),
+        let due = std::mem::take(&mut self.due);
+        let (mut events, mut again, mut overdue) = match self.initial() {
+            Ok(events) => (events, false, false),
             Err(_) if self.ended || self.stop.is_stopped() => return false,
+            // What is kept may be right, and is not to fall behind for want of a list. That is tried again with the end
+            // of the next watch.
+            Err(e) if due && !self.restored && !is_unusable(&e) => {
+                if self.fail(&e, "watches again from where it stood") {
+                    return false;
+                }
+                self.doubt = true;
+                (None, true, true)
+            }
             Err(e) => return self.note_list_failure(e),
         };
         loop {
-            if again && self.is_list_due() {
+            if again && !std::mem::take(&mut overdue) && self.is_list_due() {
+                self.due = true;
                 return true;
             }
             let start = self.reflector.clock.now();
@@ -161,10 +178,8 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
 
     /// The present state, given to the sink; in the mode of a stream, also the rest of that stream.
     fn initial(&mut self) -> Result<Option<Events<K>>> {
-        {
-            let mut health = self.reflector.vitals.edit();
-            (health.activity, health.mode) = (Activity::Listing { items: 0, remaining: None }, self.mode);
-        }
+        self.listing(0, None);
+        self.reflector.vitals.edit().mode = self.mode;
         match self.mode {
             ListMode::WatchList => match self.watch_list() {
                 Ok(events) => Ok(Some(events)),
@@ -196,6 +211,8 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
         }
         let (mut items, mut unfit, restored) = (Vec::new(), Vec::new(), self.restored);
         let (mut again, mut all) = (true, None::<u64>);
+        // Pages are of one state, whose version each bears. Where they are not, the first misses nothing.
+        let mut version = None;
         loop {
             self.asks();
             let sink = &*self.sink;
@@ -204,11 +221,9 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
                     Ok(object) => items.push(object),
                     Err(e) => unfit.push(note_listed(reflector, e)?),
                 }
-                if items.len() % 1000 == 0 {
-                    let items = items.len() as u64;
-                    let remaining = all.map(|all| all.saturating_sub(items));
-                    reflector.vitals.edit().activity = Activity::Listing { items, remaining };
-                }
+                let items = items.len() as u64;
+                let remaining = all.map(|all| all.saturating_sub(items));
+                reflector.vitals.listing(items, remaining, reflector.clock.now());
                 Ok(())
             });
             match listed {
@@ -216,7 +231,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
                     return Err(no_version());
                 }
                 Ok(meta) if meta.continue_token.is_empty() => {
-                    return self.replace(items, unfit, meta.resource_version);
+                    return self.replace(items, unfit, version.unwrap_or(meta.resource_version));
                 }
                 Ok(meta) if meta.continue_token == params.continue_token => {
                     return Err(Error::decode("the server gives the same page again"));
@@ -224,17 +239,18 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
                 Ok(meta) => {
                     let so_far = items.len() as u64;
                     all = meta.remaining_item_count.map(|remaining| so_far.saturating_add(remaining));
-                    let (items, remaining) = (so_far, meta.remaining_item_count);
-                    reflector.vitals.edit().activity = Activity::Listing { items, remaining };
+                    self.listing(so_far, meta.remaining_item_count);
                     params = params.continue_token(meta.continue_token);
+                    version.get_or_insert(meta.resource_version);
                 }
                 // The state that the pages are of is gone: once more, in one piece.
                 Err(e) if e.is_expired() && !params.continue_token.is_empty() && again => {
                     debug!(target: "listwatch::cache", "{}: lists in one piece: {e}", reflector.describe());
                     params = reflector.list_params();
-                    (again, all) = (false, None);
+                    (again, all, version) = (false, None, None);
                     items.clear();
                     unfit.clear();
+                    self.listing(0, None);
                 }
                 Err(e) => return Err(e),
             }
@@ -291,6 +307,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
                     }
                 }
             }
+            self.listing(items.len() as u64, None);
         }
         Err(Error::decode("the stream ended before it said that it was all"))
     }
@@ -332,9 +349,18 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
     /// Watches from the version that was reached; `again` if a watch before it has ended.
     fn resume(&mut self, again: bool) -> Result<Events<K>> {
         if self.doubt && self.ordered {
-            self.compare_with_server()?;
+            let compared = self.compare_with_server();
+            match compared {
+                // A server that watches but does not list now must not keep the watch away for long.
+                Err(_) if self.unanswered && !self.restored => {}
+                compared => {
+                    self.unanswered = compared.is_err();
+                    compared
+                        .map_err(|e| if self.restored { e } else { e.context("asks for its version") })?;
+                    self.doubt = false;
+                }
+            }
         }
-        self.doubt = false;
         let events = self.open(self.reflector.watch_params().resource_version(&self.version))?;
         self.reflector.vitals.edit().reconnects += u64::from(again);
         Ok(events)
@@ -361,17 +387,17 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
         ))
     }
 
-    /// What it means that an event is older than the one before it; `None` if versions have no order here.
-    fn went_back_to(&mut self, version: &str) -> Option<Error> {
+    /// What it means that an event is older than the one before it. The second time a list is made, too: there may have
+    /// been two restores.
+    fn went_back_to(&mut self, version: &str) -> Error {
         let now = self.reflector.clock.now();
         self.ordered = self.went_back.is_none_or(|last| now >= last + ONCE_IN);
         self.went_back = Some(now);
         if !self.ordered {
             let name = self.reflector.describe();
             warn!(target: "listwatch::cache", "{name}: versions go back and forth, and are no longer compared");
-            return None;
         }
-        Some(self.restored_to(version))
+        self.restored_to(version)
     }
 
     fn open(&self, params: WatchParams) -> Result<Events<K>> {
@@ -422,9 +448,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
             // From no version, or any, a watch would begin anew, and miss what was deleted.
             if is_position(&version) {
                 if self.ordered && is_behind(&version, &self.version) {
-                    if let Some(e) = self.went_back_to(&version) {
-                        return Next::List(e);
-                    }
+                    return Next::List(self.went_back_to(&version));
                 }
                 self.version = version;
             } else if matches!(delta, Delta::Bookmark(_)) {
@@ -497,6 +521,10 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
         self.reflector.vitals.edit().last_attempt = Some(self.reflector.clock.now());
     }
 
+    fn listing(&self, items: u64, remaining: Option<u64>) {
+        self.reflector.vitals.listing(items, remaining, self.reflector.clock.now());
+    }
+
     fn activity(&self, activity: Activity) {
         self.reflector.vitals.edit().activity = activity;
     }
@@ -522,7 +550,7 @@ fn note_unfit<K: Resource>(reflector: &Reflector<K>, e: &Error) -> Option<Unfit>
         } else {
             String::new()
         };
-        warn!(target: "listwatch::cache", "{}: {e}; its last good version stays{more}", reflector.describe());
+        warn!(target: "listwatch::cache", "{}: {e}; the cache keeps what it had of it{more}", reflector.describe());
     }
     reflector.tell(e);
     Some(unfit)

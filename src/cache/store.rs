@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError};
 use log::error;
 
 use super::fifo::Delta;
+use super::version::is_behind;
 use crate::error::{Error, Result, Unfit};
 use crate::object::{ObjectKey, Resource};
 use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -310,7 +311,14 @@ impl<K: Resource> StoreWriter<K> {
                         );
                         true
                     }
-                    // Not there, or another one of that name: nothing is deleted.
+                    // Another one that came and went after what is kept, which so is gone, too.
+                    Some(old) if object.as_ref().is_some_and(|o| is_older(&**old, &**o)) => {
+                        let last = state.objects.remove(&key);
+                        changes
+                            .extend(last.map(|object| Change::Deleted { object, final_state_known: false }));
+                        true
+                    }
+                    // Not there, or another one of that name that came later: nothing is deleted.
                     _ => false,
                 }
             }
@@ -366,6 +374,10 @@ impl<K: Resource> StoreWriter<K> {
 pub(super) fn is_same_version<K: Resource>(one: &K, other: &K) -> bool {
     let version = one.resource_version();
     one.uid() == other.uid() && !version.is_empty() && version == other.resource_version()
+}
+
+fn is_older<K: Resource>(one: &K, other: &K) -> bool {
+    is_behind(one.resource_version(), other.resource_version())
 }
 
 /// Whether an object that does not fit its type is the one that is kept, or a later one of its name.
@@ -624,8 +636,12 @@ mod tests {
                 Delta::Upsert(object) => drop(self.0.insert(object.key(), object.clone())),
                 Delta::Delete { key, object: None } => drop(self.0.remove(key)),
                 Delta::Delete { key, object: Some(object) } => {
-                    known = true;
-                    self.0.retain(|other, there| other != key || there.uid() != object.uid());
+                    let number = |map: &ConfigMap| map.resource_version().parse::<u64>().unwrap();
+                    known = before.get(key).is_some_and(|there| there.uid() == object.uid());
+                    let later = before
+                        .get(key)
+                        .is_some_and(|there| number(there) > 0 && number(there) < number(object));
+                    self.0.retain(|other, _| other != key || !(known || later));
                 }
                 Delta::Replace { items, unfit, .. } => {
                     let stays = |key: &ObjectKey, old: &Arc<ConfigMap>| {

@@ -1,12 +1,16 @@
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use listwatch::{ListMeta, ListMode, ListParams, Resource, WatchParams};
+use crossbeam_channel::Sender;
+use listwatch::cache::{Activity, Delta, Events, ListWatch, Reflector};
+use listwatch::types::ConfigMap;
+use listwatch::{Clock, ListMeta, ListMode, ListParams, Resource, Result, Stop, WatchEvent, WatchParams};
 
 use crate::informer::{expect, recorder, setup};
 use crate::reflector::{MODES, sync};
 use crate::script::{
-    broken_frame, expired, named, next, object, refused, run, run_with, status, text, timed_out, timers,
-    unfit,
+    Request, broken_frame, ended, expired, named, next, object, refused, run, run_with, status, text,
+    timed_out, timers, unfit,
 };
 
 #[test]
@@ -278,8 +282,18 @@ fn versions_that_go_back_and_forth_are_not_compared_for_long() {
     run.server.list(ListParams::default()).all(&["a/x@5", "a/y@9"], "12");
     let feed = run.server.watch_from("12").open();
     feed.added("a/z@11");
+    run.wait_out();
+    // There may have been two restores, but not more.
+    run.server.list(ListParams::default()).all(&["a/x@5", "a/z@11"], "14");
+    let feed = run.server.watch_from("14").open();
+    feed.added("a/q@13");
     feed.modified("a/y@8");
-    run.expect(&["replace [a/x@5 a/y@9] at 12", "upsert a/z@11", "upsert a/y@8"]);
+    run.expect(&[
+        "replace [a/x@5 a/y@9] at 12",
+        "replace [a/x@5 a/z@11] at 14",
+        "upsert a/q@13",
+        "upsert a/y@8",
+    ]);
 }
 
 #[test]
@@ -436,11 +450,162 @@ fn issue_fabric8_4781_health_says_whether_reading_lives() {
         watching.fail(refused());
         run.wait_out();
     }
-    run.server.watch_from("12").fail(refused());
-    run.server.is_away();
-    for _ in 0..5 {
+}
+
+#[test]
+fn health_tells_life_while_the_server_is_only_asked_for_its_version() {
+    let run = run(ListMode::Cached);
+    let feed = sync(&run, ListMode::Cached, "", &["a/x@5"], "10");
+    run.server.does_not_say_where_it_is(refused);
+    feed.fail(refused());
+    let quiet = || run.reflector.health().quiet(run.clock.now());
+    run.wait_out();
+    timers(&run.clock, 1); // the next wait, for having asked in vain
+    let mut asked = vec![quiet()];
+    for _ in 1..10 {
         run.wait_out();
-        timers(&run.clock, 1);
-        assert!(quiet() < Duration::from_secs(1), "{:?}", quiet());
+        let watching = run.server.watch_from("10");
+        asked.push(quiet());
+        watching.fail(refused());
     }
+    assert_eq!(asked, [Duration::ZERO; 10]);
+    run.server.is_at(Some("10"));
+    run.wait_out();
+    run.server.watch_from("10");
+}
+
+/// A list that brings an object every hundred seconds; what health says before each.
+struct Slow {
+    clock: Clock,
+    health: Arc<OnceLock<Arc<Reflector<ConfigMap>>>>,
+    told: Sender<(Duration, Activity)>,
+}
+
+impl ListWatch<ConfigMap> for Slow {
+    fn list(
+        &self,
+        params: &ListParams,
+        _: &Stop,
+        sink: &mut dyn FnMut(Result<ConfigMap>) -> Result<()>,
+    ) -> Result<ListMeta> {
+        for n in 0..5 {
+            self.clock.advance(Duration::from_secs(100));
+            let health = self.health.get().unwrap().health();
+            self.told.send((health.quiet(self.clock.now()), health.activity)).unwrap();
+            sink(Ok(object(&format!("a/{n}@{}", n + 1))))?;
+        }
+        let last = !params.continue_token.is_empty();
+        let continue_token = if last { "" } else { "more" }.to_owned();
+        Ok(ListMeta { resource_version: "9".into(), continue_token, ..ListMeta::default() })
+    }
+
+    fn watch(&self, params: &WatchParams, stop: &Stop) -> Result<Events<ConfigMap>> {
+        let (clock, told, health) = (self.clock.clone(), self.told.clone(), self.health.clone());
+        let initial = params.clone() == WatchParams::default().initial_events();
+        let mut events = (0..5).filter(move |_| initial);
+        let stop = stop.clone();
+        Ok(Box::new(std::iter::from_fn(move || match events.next() {
+            Some(n) => {
+                clock.advance(Duration::from_secs(50));
+                let health = health.get().unwrap().health();
+                told.send((health.quiet(clock.now()), health.activity)).unwrap();
+                Some(Ok(WatchEvent::Added(object(&format!("a/{n}@{}", n + 1)))))
+            }
+            None => {
+                stop.wait();
+                None
+            }
+        })))
+    }
+
+    fn describe(&self) -> String {
+        "slow".into()
+    }
+}
+
+#[test]
+fn health_tells_life_and_progress_while_a_long_list_comes() {
+    for (mode, step, count) in [(ListMode::Paged(5), 100, 10), (ListMode::WatchList, 50, 5)] {
+        let (clock, stop, (told, tells)) = (Clock::manual(), Stop::new(), crossbeam_channel::unbounded());
+        let health = Arc::new(OnceLock::new());
+        let slow = Slow { clock: clock.clone(), health: health.clone(), told };
+        let reflector = Arc::new(Reflector::new(slow).clock(clock).mode(mode));
+        health.set(reflector.clone()).unwrap();
+        let token = stop.clone();
+        let thread = std::thread::Builder::new()
+            .spawn(move || reflector.run(&token, &mut |_: Delta<ConfigMap>| {}))
+            .unwrap();
+        for n in 0..count {
+            let (quiet, activity) = next(&tells);
+            assert_eq!(quiet, Duration::from_secs(step), "{mode:?} {n}");
+            assert!(matches!(activity, Activity::Listing { items, .. } if items == n), "{activity:?}");
+        }
+        stop.stop();
+        ended(thread);
+    }
+}
+
+#[test]
+fn pages_of_different_states_are_watched_from_the_first() {
+    let run = run(ListMode::Paged(1));
+    let page = || ListParams::default().limit(1);
+    run.server.list(page()).page(&["a/x@5"], "10", "more");
+    // What happened to a/x meanwhile is not in this.
+    run.server.list(page().continue_token("more")).page(&["a/y@12"], "13", "");
+    let feed = run.server.watch_from("10").open();
+    feed.modified("a/x@11");
+    run.expect(&["replace [a/x@5 a/y@12] at 10", "upsert a/x@11"]);
+}
+
+#[test]
+fn a_list_that_is_never_due_is_never_made() {
+    let run = run_with(|reflector| reflector.mode(ListMode::Cached).relist_every(Duration::MAX));
+    let feed = sync(&run, ListMode::Cached, "", &["a/x@5"], "10");
+    run.long_enough();
+    drop(feed);
+    run.server.watch_from("10");
+    assert_eq!(run.reflector.health().errors, 0);
+}
+
+#[test]
+fn a_list_that_is_due_and_fails_keeps_nobody_from_watching() {
+    for mode in MODES {
+        let run = run_with(|reflector| reflector.mode(mode).relist_every(Duration::from_secs(100)));
+        let feed = sync(&run, mode, "", &["a/x@5"], "10");
+        run.long_enough();
+        drop(feed);
+        for version in ["10", "11"] {
+            match run.server.next() {
+                Request::List(list) => list.fail(status(429, "TooManyRequests", "")),
+                Request::Watch(watch) => watch.fail(status(429, "TooManyRequests", "")),
+            }
+            run.wait_out();
+            let feed = run.server.watch_from(version).open();
+            feed.bookmark("11", false);
+            run.expect(&["bookmark 11"]);
+            run.long_enough();
+            drop(feed);
+        }
+        sync(&run, mode, "11", &["a/x@5"], "12");
+    }
+}
+
+#[test]
+fn a_server_that_does_not_list_now_is_watched_all_the_same() {
+    let run = run(ListMode::Cached);
+    let feed = sync(&run, ListMode::Cached, "", &["a/x@5"], "10");
+    run.server.does_not_say_where_it_is(refused);
+    feed.fail(broken_frame());
+    run.wait_out();
+    // Asked once more, and then no longer waited for.
+    run.wait_out();
+    let feed = run.server.watch_from("10").open();
+    feed.added("a/y@11");
+    run.expect(&["upsert a/y@11"]);
+    // It still is to say it.
+    run.server.is_at(Some("9"));
+    feed.fail(broken_frame());
+    run.wait_out();
+    run.wait_out();
+    run.server.list(ListParams::default());
 }

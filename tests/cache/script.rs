@@ -51,15 +51,15 @@ pub(crate) struct Watching {
     answer: Sender<Result<Receiver<Event>>>,
 }
 
+/// The version that it says it is at, or why it does not.
+type Version = std::result::Result<Option<&'static str>, fn() -> Error>;
+
 /// What a reflector or informer speaks to.
 pub(crate) struct Script {
     name: String,
     requests: Sender<Request>,
     version: Arc<Mutex<Version>>,
 }
-
-/// What is said when nothing but the version is asked for.
-type Version = Result<Option<&'static str>, fn() -> Error>;
 
 /// The test's side of a [`Script`].
 pub(crate) struct Server {
@@ -111,7 +111,7 @@ impl ListWatch<ConfigMap> for Script {
     }
 
     fn current_version(&self, _: &ListParams, _: &Stop) -> Result<Option<String>> {
-        self.version.lock().unwrap().map(|version| version.map(str::to_owned)).map_err(|error| error())
+        self.version.lock().unwrap().map(|version| version.map(str::to_owned)).map_err(|e| e())
     }
 
     fn describe(&self) -> String {
@@ -164,9 +164,9 @@ impl Server {
         *self.version.lock().unwrap() = Ok(version);
     }
 
-    /// It cannot be asked for that.
-    pub(crate) fn is_away(&self) {
-        *self.version.lock().unwrap() = Err(refused);
+    /// It does not say its version, but fails so.
+    pub(crate) fn does_not_say_where_it_is(&self, e: fn() -> Error) {
+        *self.version.lock().unwrap() = Err(e);
     }
 
     /// Answers the next request, which must be a list of the default mode, and the watch behind it.
