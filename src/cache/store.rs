@@ -502,6 +502,17 @@ mod tests {
     }
 
     #[test]
+    fn a_list_of_an_earlier_version_may_have_other_content_under_a_known_version() {
+        let first = replace(&["a/x@5", "a/y@6"], &[], "10");
+        let (store, mut writer) = check(&[(first, &["+a/x@5", "+a/y@6"])]);
+        let kept = store.get(&"a/x".parse().unwrap()).unwrap();
+        let items = vec![kept, object("a/y@6")];
+        let back = Delta::Replace { items, unfit: Vec::new(), resource_version: "9".into() };
+        assert_eq!(told(&writer.apply(back)), ["a/y@6→a/y@6"]);
+        assert!(writer.apply(replace(&["a/x@5", "a/y@6"], &[], "9")).is_empty());
+    }
+
+    #[test]
     fn a_deletion_without_an_object_tells_the_last_state() {
         let gone = |key: &str| Delta::Delete { key: key.parse().unwrap(), object: None };
         check(&[(upsert("a/x@1"), &["+a/x@1"]), (gone("a/x"), &["?a/x@1"]), (gone("a/x"), &[])]);

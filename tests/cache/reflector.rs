@@ -218,6 +218,18 @@ fn a_version_that_expires_right_after_its_list_is_waited_for() {
 }
 
 #[test]
+fn a_version_that_expires_again_at_once_is_waited_for() {
+    for mode in MODES {
+        let run = run(mode);
+        sync(&run, mode, "", &[], "10").fail(expired());
+        // Once is nothing unusual; but each time it seems to go well until something has come.
+        sync(&run, mode, "latest", &[], "20").fail(expired());
+        assert!(run.wait_out().as_secs_f64() >= 0.8);
+        sync(&run, mode, "latest", &[], "30");
+    }
+}
+
+#[test]
 fn a_version_from_the_future_is_listed_from_the_latest() {
     let cause = |reason: &str, message: &str| {
         let mut status = listwatch::Status { code: 504, reason: "Timeout".into(), ..Default::default() };
