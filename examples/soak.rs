@@ -14,12 +14,11 @@
 //! A cache that says it is at a version must hold that state, exactly, at any time and whatever happens. Only where a
 //! fault keeps an event from an informer (`Lose`), or the server goes back to an older state, it may be wrong until it
 //! has listed; those lists are made to come.
-
 //!
 //! Rooms: `changes` has what is written and the states behind it, `faults` what goes wrong, `follower` the informers
 //! and their handlers, `outcome` what must be true.
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use listwatch::apiserver::faults::Injected;
@@ -57,6 +56,9 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if let Some(code) = with_one_heap() {
+        return code;
+    }
     let threads = outcome::threads().len();
     let verdict = Soak::start(options).and_then(Soak::run);
     match verdict.map(|verdict| verdict.and_then(|told| outcome::all_ended(threads).map(|()| told))) {
@@ -73,6 +75,19 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Runs this program once more, with one heap for all threads, unless it is that already. By default glibc gives many
+/// threads heaps of their own, and keeps what was freed in them: the server has a thread for each connection, and memory
+/// would grow for that alone.
+fn with_one_heap() -> Option<ExitCode> {
+    const HEAPS: &str = "MALLOC_ARENA_MAX";
+    if std::env::var_os(HEAPS).is_some() {
+        return None;
+    }
+    let this = std::env::current_exe().ok()?;
+    let status = Command::new(this).args(std::env::args_os().skip(1)).env(HEAPS, "1").status().ok()?;
+    Some(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 struct Options {
@@ -175,7 +190,7 @@ impl Soak {
             let mut follower = Follower::start(&soak.server, &soak.waits, mode, n == 0, &soak.stop)?;
             (follower.at, follower.state) = (soak.ledger.version, soak.ledger.state.clone());
             while !follower.informer.has_synced() {
-                soak.stop.sleep(TICK);
+                soak.breathe();
             }
             soak.followers.push(follower);
         }

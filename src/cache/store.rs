@@ -507,7 +507,7 @@ mod tests {
         let (store, mut writer) = check(&[(first, &["+a/x@5", "+a/y@6"])]);
         let kept = store.get(&"a/x".parse().unwrap()).unwrap();
         let items = vec![kept, object("a/y@6")];
-        let back = Delta::Replace { items, unfit: Vec::new(), resource_version: "9".into() };
+        let back = Delta::Replace { items, unfit: Vec::new(), resource_version: "9".into(), went_back: true };
         assert_eq!(told(&writer.apply(back)), ["a/y@6→a/y@6"]);
         assert!(writer.apply(replace(&["a/x@5", "a/y@6"], &[], "9")).is_empty());
     }

@@ -376,3 +376,23 @@ fn an_event_of_many_megabytes_comes_through_and_one_without_end_is_an_error() {
     assert!(watch.next().unwrap().unwrap_err().is_limit());
     assert!(watch.next().is_none());
 }
+
+#[test]
+fn a_line_that_does_not_end_is_no_event_however_the_answer_ends() {
+    for proper in [true, false] {
+        let server = Server::start(move |mut c| {
+            c.request();
+            c.stream();
+            c.chunk(event("ADDED", &config_map("a")));
+            c.chunk(event("ADDED", &config_map("b")).trim_end());
+            if proper {
+                c.last_chunk();
+            }
+        });
+        let mut watch =
+            config_maps(&client(&server.url())).watch(&WatchParams::default(), &Stop::new()).unwrap();
+        assert!(matches!(watch.next(), Some(Ok(WatchEvent::Added(map))) if map.metadata.name == "a"));
+        watch.next().unwrap().unwrap_err();
+        assert!(watch.next().is_none());
+    }
+}

@@ -109,6 +109,9 @@ fn it_is_given_up_after_ten_times_or_when_there_is_no_time_left() {
     let server = busy(100, 429, "Retry-After: 1\r\n", LATER);
     let (error, waits) = refused(&server, 4);
     assert!(error.is_too_many_requests() && waits == 3, "{waits}");
+    // Waits grow: after six the seventh, of five seconds, would be over too late.
+    let (_, waits) = refused(&busy(100, 429, "Retry-After: 1\r\n", LATER), 13);
+    assert_eq!(waits, 6);
     // One that asks for more time than there is, is not waited for at all.
     assert_eq!(refused(&busy(100, 429, "Retry-After: 60\r\n", LATER), 30).1, 0);
     // Nor one that asks for more than can be counted.
