@@ -563,7 +563,7 @@ fn a_list_that_is_never_due_is_never_made() {
     let feed = sync(&run, ListMode::Cached, "", &["a/x@5"], "10");
     run.long_enough();
     drop(feed);
-    run.server.watch_from("10");
+    let _unanswered = run.server.watch_from("10");
     assert_eq!(run.reflector.health().errors, 0);
 }
 
