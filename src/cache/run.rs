@@ -25,8 +25,10 @@ const LONG_ENOUGH: Duration = Duration::from_secs(1);
 
 /// So many lists whose version has expired before anything came, and pages are too slow for this server.
 const MOST_STILLBORN: u32 = 2;
-/// A server that was restored goes back once. Versions that do so twice in this time are in no order.
+/// A server that was restored goes back once. Versions that do so twice in this time are in no order …
 const ONCE_IN: Duration = Duration::from_secs(10 * 60);
+/// … and are not compared for so long: it may have been two restores.
+const NOT_COMPARED: Duration = Duration::from_secs(60 * 60);
 /// So long a stream of initial events may bring nothing but changes of what it has brought.
 const LONGEST_WITHOUT_NEW: Duration = Duration::from_secs(60);
 
@@ -49,8 +51,8 @@ pub(super) struct Run<'a, K, S> {
     restored: bool,
     /// When the version of an event was last behind the one before.
     went_back: Option<Instant>,
-    /// Whether versions can be compared.
-    ordered: bool,
+    /// Until when versions are taken to be in no order.
+    unordered: Option<Instant>,
     /// When the last list was finished.
     listed: Option<Instant>,
     /// Whether the next list is for its own sake: nothing is known to be missed.
@@ -93,7 +95,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
             doubt: false,
             restored: false,
             went_back: None,
-            ordered: true,
+            unordered: None,
             listed: None,
             due: false,
             unanswered: false,
@@ -314,8 +316,16 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
 
     fn replace(&mut self, items: Vec<Arc<K>>, unfit: Vec<Unfit>, version: String) -> Result<()> {
         let count = items.len();
-        debug!(target: "listwatch::cache", "{}: listed {count} at {version}", self.reflector.describe());
-        if self.ordered && !self.restored && is_behind(&version, &self.version) {
+        let name = self.reflector.describe();
+        debug!(target: "listwatch::cache", "{name}: listed {count} at {version}");
+        if !unfit.is_empty() {
+            let unfit = unfit.len();
+            warn!(
+                target: "listwatch::cache",
+                "{name}: {unfit} objects of a list do not fit the type and are as they last were, or not there; {count} do"
+            );
+        }
+        if !self.restored && self.is_ordered() && is_behind(&version, &self.version) {
             // What was kept in it for its version may have another content in this history: listed again without trust.
             return Err(self.restored_to(&version));
         }
@@ -348,7 +358,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
 
     /// Watches from the version that was reached; `again` if a watch before it has ended.
     fn resume(&mut self, again: bool) -> Result<Events<K>> {
-        if self.doubt && self.ordered {
+        if self.doubt && self.is_ordered() {
             let compared = self.compare_with_server();
             match compared {
                 // A server that watches but does not list now must not keep the watch away for long.
@@ -387,15 +397,20 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
         ))
     }
 
+    fn is_ordered(&self) -> bool {
+        self.unordered.is_none_or(|until| self.reflector.clock.now() >= until)
+    }
+
     /// What it means that an event is older than the one before it. The second time a list is made, too: there may have
     /// been two restores.
     fn went_back_to(&mut self, version: &str) -> Error {
         let now = self.reflector.clock.now();
-        self.ordered = self.went_back.is_none_or(|last| now >= last + ONCE_IN);
+        let twice = self.went_back.is_some_and(|last| now < last + ONCE_IN);
         self.went_back = Some(now);
-        if !self.ordered {
+        if twice {
+            self.unordered = Some(now + NOT_COMPARED);
             let name = self.reflector.describe();
-            warn!(target: "listwatch::cache", "{name}: versions go back and forth, and are no longer compared");
+            warn!(target: "listwatch::cache", "{name}: versions go back and forth, and are not compared for an hour");
         }
         self.restored_to(version)
     }
@@ -447,7 +462,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
             };
             // From no version, or any, a watch would begin anew, and miss what was deleted.
             if is_position(&version) {
-                if self.ordered && is_behind(&version, &self.version) {
+                if is_behind(&version, &self.version) && self.is_ordered() {
                     return Next::List(self.went_back_to(&version));
                 }
                 self.version = version;

@@ -294,6 +294,11 @@ fn versions_that_go_back_and_forth_are_not_compared_for_long() {
         "upsert a/q@13",
         "upsert a/y@8",
     ]);
+    // After a while they are tried again.
+    run.clock.advance(Duration::from_secs(3600));
+    feed.modified("a/y@7");
+    run.wait_out();
+    run.server.list(ListParams::default());
 }
 
 #[test]
