@@ -1,7 +1,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crossbeam_channel::Sender;
+use crossbeam_channel::{Receiver, Sender};
 use listwatch::cache::{Activity, Delta, Events, ListWatch, Reflector};
 use listwatch::types::ConfigMap;
 use listwatch::{Clock, ListMeta, ListMode, ListParams, Resource, Result, Stop, WatchEvent, WatchParams};
@@ -9,8 +9,8 @@ use listwatch::{Clock, ListMeta, ListMode, ListParams, Resource, Result, Stop, W
 use crate::informer::{expect, recorder, setup};
 use crate::reflector::{MODES, sync};
 use crate::script::{
-    Request, broken_frame, ended, expired, named, next, object, refused, run, run_with, status, text,
-    timed_out, timers, unfit,
+    Request, Running, broken_frame, ended, expired, named, next, object, refused, run, run_with, status,
+    text, timed_out, timers, unfit,
 };
 
 #[test]
@@ -251,16 +251,22 @@ fn a_server_that_fails_to_stream_a_list_is_asked_for_pages_that_once() {
     }
 }
 
+/// A run, and the objects that were not kept as they were known.
+fn transformed(mode: ListMode) -> (Running, Receiver<String>) {
+    let (taken, takes) = crossbeam_channel::unbounded();
+    let run = run_with(move |reflector| {
+        reflector.mode(mode).transform(move |object| {
+            taken.send(text(&object)).unwrap();
+            object
+        })
+    });
+    (run, takes)
+}
+
 #[test]
 fn issue_kubernetes_107457_an_event_that_is_older_than_the_one_before_means_another_history() {
     for mode in MODES {
-        let (taken, takes) = crossbeam_channel::unbounded();
-        let run = run_with(move |reflector| {
-            reflector.mode(mode).transform(move |object| {
-                taken.send(text(&object)).unwrap();
-                object
-            })
-        });
+        let (run, takes) = transformed(mode);
         let feed = sync(&run, mode, "", &["a/x@5", "a/y@6"], "10");
         feed.bookmark("9", false);
         run.wait_out();
@@ -345,13 +351,7 @@ fn issue_kubernetes_107457_all_is_told_again_by_a_restored_server_that_is_ahead_
 #[test]
 fn issue_kubernetes_107457_a_list_behind_what_is_known_is_made_again_without_trust() {
     for mode in MODES {
-        let (taken, takes) = crossbeam_channel::unbounded();
-        let run = run_with(move |reflector| {
-            reflector.mode(mode).transform(move |object| {
-                taken.send(text(&object)).unwrap();
-                object
-            })
-        });
+        let (run, takes) = transformed(mode);
         let feed = sync(&run, mode, "", &["a/x@5"], "10");
         run.long_enough();
         feed.fail(expired());
