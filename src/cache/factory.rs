@@ -31,7 +31,7 @@ struct Options {
     labels: String,
     fields: String,
     mode: ListMode,
-    silence: Option<Duration>,
+    silence: Duration,
     relist_every: Duration,
     resync: Option<Duration>,
     resyncs: HashMap<TypeId, Duration>,
@@ -129,7 +129,7 @@ impl InformerFactory {
     /// [`Reflector::silence`](super::Reflector::silence).
     #[must_use]
     pub fn silence(mut self, silence: Duration) -> Self {
-        self.options.silence = Some(silence);
+        self.options.silence = silence;
         self.afresh()
     }
 
@@ -201,11 +201,9 @@ impl InformerFactory {
             None => Api::<K>::all_with(&self.client, resource),
         };
         let builder = Informer::builder(api);
-        let builder = builder.mode(*mode).labels(labels).fields(fields).relist_every(*relist_every);
-        let builder = match silence {
-            Some(silence) => builder.silence(*silence),
-            None => builder,
-        };
+        let builder = builder.mode(*mode).labels(labels).fields(fields);
+        // Zero is the default of both.
+        let builder = builder.silence(*silence).relist_every(*relist_every);
         match resync {
             Some(period) => builder.resync(period),
             None => builder,

@@ -315,6 +315,10 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
     }
 
     fn replace(&mut self, items: Vec<Arc<K>>, unfit: Vec<Unfit>, version: String) -> Result<()> {
+        if !self.restored && self.is_ordered() && is_behind(&version, &self.version) {
+            // What was kept in it for its version may have another content in this history: listed again without trust.
+            return Err(self.restored_to(&version));
+        }
         let count = items.len();
         let name = self.reflector.describe();
         debug!(target: "listwatch::cache", "{name}: listed {count} at {version}");
@@ -324,10 +328,6 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
                 target: "listwatch::cache",
                 "{name}: {unfit} objects of a list do not fit the type and are as they last were, or not there; {count} do"
             );
-        }
-        if !self.restored && self.is_ordered() && is_behind(&version, &self.version) {
-            // What was kept in it for its version may have another content in this history: listed again without trust.
-            return Err(self.restored_to(&version));
         }
         let went_back = self.restored;
         self.version.clone_from(&version);
@@ -359,15 +359,13 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
     /// Watches from the version that was reached; `again` if a watch before it has ended.
     fn resume(&mut self, again: bool) -> Result<Events<K>> {
         if self.doubt && self.is_ordered() {
-            let compared = self.compare_with_server();
-            match compared {
+            match self.compare_with_server() {
+                Ok(()) => (self.unanswered, self.doubt) = (false, false),
                 // A server that watches but does not list now must not keep the watch away for long.
                 Err(_) if self.unanswered && !self.restored => {}
-                compared => {
-                    self.unanswered = compared.is_err();
-                    compared
-                        .map_err(|e| if self.restored { e } else { e.context("asks for its version") })?;
-                    self.doubt = false;
+                Err(e) => {
+                    self.unanswered = true;
+                    return Err(e);
                 }
             }
         }
@@ -384,7 +382,9 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
         match current {
             Ok(Some(current)) if is_behind(&current, &self.version) => Err(self.restored_to(&current)),
             // Who may not ask, watches.
-            Err(e) if e.code().is_none_or(|code| code == 429 || code >= 500) => Err(e),
+            Err(e) if e.code().is_none_or(|code| code == 429 || code >= 500) => {
+                Err(e.context("asks for its version"))
+            }
             _ => Ok(()),
         }
     }

@@ -6,11 +6,11 @@ use listwatch::cache::{Activity, Delta, Events, ListWatch, Reflector};
 use listwatch::types::ConfigMap;
 use listwatch::{Clock, ListMeta, ListMode, ListParams, Resource, Result, Stop, WatchEvent, WatchParams};
 
-use crate::informer::{expect, recorder, setup};
+use crate::informer::{Setup, expect, recorder, setup};
 use crate::reflector::{MODES, sync};
 use crate::script::{
-    Request, Running, broken_frame, ended, expired, named, next, object, refused, run, run_with, status,
-    text, timed_out, timers, unfit,
+    Feed, Request, Running, broken_frame, ended, expired, named, next, object, refused, run, run_with,
+    status, text, timed_out, timers, unfit,
 };
 
 #[test]
@@ -327,16 +327,22 @@ fn a_server_that_is_behind_after_a_broken_connection_is_listed_anew() {
     }
 }
 
+/// An informer that has `a/x@5` at version 10, and what its handler is told from there on.
+fn synced() -> (Setup, Feed, Receiver<String>) {
+    let s = setup();
+    let (handler, told) = recorder();
+    s.informer.add_handler(handler).unwrap();
+    s.start();
+    let feed = s.server.sync(&["a/x@5"], "10");
+    expect(&told, &["=a/x@5"]);
+    (s, feed, told)
+}
+
 /// What came after the backup may bear versions that were known before, of another content.
 #[test]
 fn issue_kubernetes_107457_all_is_told_again_by_a_restored_server_that_is_ahead_by_then() {
     for by_then in ["9", "12"] {
-        let s = setup();
-        let (handler, told) = recorder();
-        s.informer.add_handler(handler).unwrap();
-        s.start();
-        let feed = s.server.sync(&["a/x@5"], "10");
-        expect(&told, &["=a/x@5"]);
+        let (s, feed, told) = synced();
         s.server.is_at(Some("9"));
         feed.fail(broken_frame());
         for _ in 0..2 {
@@ -377,12 +383,7 @@ fn issue_kubernetes_107457_a_list_behind_what_is_known_is_made_again_without_tru
 
 #[test]
 fn a_server_that_only_lags_makes_nobody_hear_of_all_again() {
-    let s = setup();
-    let (handler, told) = recorder();
-    s.informer.add_handler(handler).unwrap();
-    s.start();
-    let feed = s.server.sync(&["a/x@5"], "10");
-    expect(&told, &["=a/x@5"]);
+    let (s, feed, told) = synced();
     feed.fail(status(504, "Timeout", "Timeout: Too large resource version: 10, current: 9"));
     timers(&s.clock, 1);
     s.clock.advance(Duration::from_secs(60));
