@@ -185,12 +185,15 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
         match self.mode {
             ListMode::WatchList => match self.watch_list() {
                 Ok(events) => Ok(Some(events)),
-                Err(e) if self.ended || self.stop.is_stopped() || self.restored || is_passing(&e) => Err(e),
-                // A server that fails may know streams, and is asked for one again with the next list.
-                Err(e) if e.code().is_some_and(|code| code >= 500) => {
+                Err(e) if self.ended || self.stop.is_stopped() || self.restored => Err(e),
+                Err(e) if !self.from_latest && is_unusable(&e) => Err(e),
+                // A server that fails may know streams, and is asked for one again with the next list. So may one that
+                // finds a version unusable where none was asked for.
+                Err(e) if is_unusable(&e) || e.code().is_some_and(|code| code >= 500) => {
                     info!(target: "listwatch::cache", "{}: lists in pages this time: {e}", self.reflector.describe());
                     self.list(PAGE).map(|()| None)
                 }
+                Err(e) if is_passing(&e) => Err(e),
                 Err(e) => {
                     info!(target: "listwatch::cache", "{}: lists in pages from now on: {e}", self.reflector.describe());
                     self.mode = ListMode::default();
@@ -586,7 +589,7 @@ fn is_unusable(e: &Error) -> bool {
 
 /// Whether a stream of initial events that failed so may be had by asking again.
 fn is_passing(e: &Error) -> bool {
-    e.is_connect() || e.is_io() || e.is_too_many_requests() || is_unusable(e)
+    e.is_connect() || e.is_io() || e.is_too_many_requests()
 }
 
 fn no_version() -> Error {

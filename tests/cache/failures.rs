@@ -251,6 +251,18 @@ fn a_server_that_fails_to_stream_a_list_is_asked_for_pages_that_once() {
     }
 }
 
+#[test]
+fn a_stream_from_no_version_that_expires_is_replaced_by_pages() {
+    let run = run(ListMode::WatchList);
+    let feed = sync(&run, ListMode::WatchList, "", &["a/x@1"], "10");
+    feed.fail(expired());
+    run.server.watch(WatchParams::default().initial_events()).fail(expired());
+    // No version was asked for, so none can be too old: what answers so does not stream.
+    let _feed = run.server.sync(&["a/x@1", "a/y@12"], "12");
+    run.expect(&["replace [a/x@1 a/y@12] at 12"]);
+    assert_eq!(run.reflector.health().mode, ListMode::WatchList);
+}
+
 /// A run, and the objects that were not kept as they were known.
 fn transformed(mode: ListMode) -> (Running, Receiver<String>) {
     let (taken, takes) = crossbeam_channel::unbounded();
