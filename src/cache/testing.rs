@@ -14,7 +14,7 @@ pub(super) fn object(text: &str) -> Arc<ConfigMap> {
 
 pub(super) fn build(key: &ObjectKey, version: &str, uid: &str) -> ConfigMap {
     let mut object = ConfigMap::default();
-    object.metadata.namespace = key.namespace().unwrap_or_default().to_owned();
+    object.metadata.namespace = key.namespace().unwrap_or_default().into();
     object.metadata.name = key.name().to_owned();
     object.metadata.uid = uid.to_owned();
     object.metadata.resource_version = version.to_owned();

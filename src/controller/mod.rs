@@ -239,7 +239,7 @@ impl<K: Resource> Controller<K> {
 /// Whether an owner reference is to this kind, in any version of its group.
 fn is_of(reference: &OwnerReference, resource: &ApiResource) -> bool {
     let group = reference.api_version.split_once('/').map_or("", |(group, _)| group);
-    reference.kind == resource.kind && group == resource.group()
+    *reference.kind == *resource.kind && group == resource.group()
 }
 
 impl<K> fmt::Debug for Controller<K> {

@@ -60,10 +60,10 @@ impl<K: Resource> Request<K> {
     {
         let resource = K::api_resource();
         OwnerReference {
-            api_version: resource.api_version.into_owned(),
-            kind: resource.kind.into_owned(),
-            name: self.object.name().to_owned(),
-            uid: self.object.uid().to_owned(),
+            api_version: (&*resource.api_version).into(),
+            kind: (&*resource.kind).into(),
+            name: self.object.name().into(),
+            uid: self.object.uid().into(),
             controller: Some(true),
             block_owner_deletion: Some(true),
         }

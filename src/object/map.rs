@@ -1,9 +1,13 @@
+use std::cell::RefCell;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-/// Labels or annotations: text to text, sorted by key, packed into two allocations whatever the number of entries.
+use super::Text;
+
+/// Labels or annotations: text to text, sorted by key. Whatever the number of entries, the values are one allocation, and
+/// the keys one that maps with the same keys share, as they do when one thread decodes them one after the other.
 ///
 /// Reading costs a short scan; each change builds the map anew, which suits what it is for: many objects in a cache,
 /// seldom changed, with a dozen entries each.
@@ -17,11 +21,16 @@ use serde::ser::{Serialize, Serializer};
 /// ```
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Map {
-    /// key, value, key, value, …
-    text: Box<str>,
-    /// Where each of them ends in `text`. 4 GiB of labels do not pass a line limit.
-    ends: Box<[u32]>,
+    /// Strung together by `push`.
+    keys: Text,
+    /// In the order of the keys.
+    values: Box<str>,
 }
+
+/// Keys that take more bytes than this are not shared: nobody else has them.
+const LONGEST_KEYS: usize = 1024;
+/// A decoding thread keeps no more room than this for putting a map together.
+const ROOM: usize = 4096;
 
 impl Map {
     /// An empty map; it allocates nothing.
@@ -33,13 +42,13 @@ impl Map {
     /// How many entries there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.ends.len() / 2
+        parts(&self.keys).count()
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+        self.keys.is_empty()
     }
 
     /// The value of `key`.
@@ -72,13 +81,7 @@ impl Map {
 
     /// All entries, sorted by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        let mut start = 0;
-        self.ends.chunks_exact(2).map(move |ends| {
-            let (middle, end) = (ends[0] as usize, ends[1] as usize);
-            let entry = (&self.text[start..middle], &self.text[middle..end]);
-            start = end;
-            entry
-        })
+        parts(&self.keys).zip(parts(&self.values))
     }
 
     /// Later entries win over earlier ones of the same key.
@@ -89,14 +92,74 @@ impl Map {
             entries.dedup_by_key(|(key, _)| *key);
             entries.reverse();
         }
-        let mut text = String::with_capacity(entries.iter().map(|(k, v)| k.len() + v.len()).sum());
-        let mut ends = Vec::with_capacity(entries.len() * 2);
-        for part in entries.iter().flat_map(|(key, value)| [key, value]) {
-            text.push_str(part);
-            ends.push(u32::try_from(text.len()).unwrap_or(u32::MAX));
-        }
-        Self { text: text.into(), ends: ends.into() }
+        let mut strung = Strung::default();
+        entries.iter().for_each(|(key, value)| strung.push(key, value));
+        strung.map()
     }
+}
+
+/// A map that is put together: keys come in order.
+#[derive(Default)]
+struct Strung {
+    keys: String,
+    values: String,
+}
+
+impl Strung {
+    fn push(&mut self, key: &str, value: &str) {
+        push(&mut self.keys, key);
+        push(&mut self.values, value);
+    }
+
+    fn map(&self) -> Map {
+        let keys = &*self.keys;
+        let keys = if keys.len() > LONGEST_KEYS { keys.into() } else { Text::remembered(keys) };
+        Map { keys, values: (&*self.values).into() }
+    }
+
+    fn clear(&mut self) {
+        for text in [&mut self.keys, &mut self.values] {
+            text.clear();
+            text.shrink_to(ROOM);
+        }
+    }
+}
+
+/// Appends a part with its length before it: six bits a byte, the lowest first, with the seventh set if more follow. So
+/// what is put together is text, too.
+fn push(text: &mut String, part: &str) {
+    let mut length = part.len();
+    while length >= 0x40 {
+        text.push(char::from(0x40 | (length & 0x3f) as u8));
+        length >>= 6;
+    }
+    text.push(char::from(length as u8));
+    text.push_str(part);
+}
+
+/// The parts that were pushed.
+fn parts(mut text: &str) -> impl Iterator<Item = &str> {
+    std::iter::from_fn(move || {
+        let (mut length, mut digits) = (0, 0);
+        for byte in text.bytes() {
+            length |= usize::from(byte & 0x3f) << (6 * digits);
+            digits += 1;
+            if byte < 0x40 {
+                break;
+            }
+        }
+        if digits == 0 {
+            return None;
+        }
+        let (part, rest) = text[digits..].split_at(length);
+        text = rest;
+        Some(part)
+    })
+}
+
+thread_local! {
+    /// Where maps are put together while they are decoded.
+    static STRUNG: RefCell<Strung> = RefCell::default();
 }
 
 impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for Map {
@@ -141,29 +204,24 @@ impl<'de> Deserialize<'de> for Map {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Map, A::Error> {
-                // The server sends keys sorted, so that the text can be put together as it comes.
-                let (mut text, mut ends) = (String::new(), Vec::new());
-                let mut last = 0..0;
-                let mut sorted = true;
+                // Taken for the while, as a value may be read by code that reads maps.
+                let mut strung = STRUNG.try_with(RefCell::take).unwrap_or_default();
+                // The server sends keys sorted, so that the map can be put together as it comes.
+                let (mut last, mut sorted) = (0..0, true);
                 while let Some((Part(key), Part(value))) = map.next_entry::<Part<'de>, Part<'de>>()? {
-                    sorted &= ends.is_empty() || text[last.clone()] < *key;
-                    last = text.len()..text.len() + key.len();
-                    for part in [key, value] {
-                        text.push_str(&part);
-                        ends.push(u32::try_from(text.len()).map_err(|_| too_large())?);
-                    }
+                    sorted &= strung.keys.is_empty() || strung.keys[last.clone()] < *key;
+                    strung.push(&key, &value);
+                    last = strung.keys.len() - key.len()..strung.keys.len();
                 }
-                let map = Map { text: text.into(), ends: ends.into() };
+                let map = strung.map();
+                strung.clear();
+                let _ = STRUNG.try_with(|kept| kept.replace(strung));
                 Ok(if sorted { map } else { map.iter().collect() })
             }
         }
 
         deserializer.deserialize_option(NullOr(MapVisitor))
     }
-}
-
-fn too_large<E: serde::de::Error>() -> E {
-    E::custom("a map of over 4 GiB")
 }
 
 /// Takes null as well as what the inner visitor takes.
@@ -233,6 +291,24 @@ mod tests {
         assert_eq!(read(r#"{"a\n":"\u00e9","b":null}"#), Map::from([("a\n", "é"), ("b", "")]));
         assert_eq!(read("null"), Map::new());
         assert_eq!(read("{}"), Map::new());
+    }
+
+    #[test]
+    fn any_length_of_texts_comes_back() {
+        for length in [0, 1, 63, 64, 65, 127, 128, 4095, 4096, 4097, 300_000] {
+            let (key, value) = (format!("k{}", "é".repeat(length / 2)), "v".repeat(length));
+            let map = read(&serde_json::json!({ "a": "first", &*key: &*value, "z": "last" }).to_string());
+            assert_eq!(map.get(&key), Some(&*value), "{length}");
+            assert_eq!(map.iter().map(|(_, v)| v.len()).collect::<Vec<_>>(), [5, length, 4], "{length}");
+        }
+        STRUNG.with_borrow(|strung| assert!(strung.keys.capacity() + strung.values.capacity() <= 2 * ROOM));
+    }
+
+    #[test]
+    fn maps_with_the_same_keys_share_them() {
+        let (a, b) = (read(r#"{"app":"web","tier":"x"}"#), read(r#"{"app":"shop","tier":""}"#));
+        assert_eq!(a.keys.as_ptr(), b.keys.as_ptr());
+        assert_eq!((a.get("app"), b.get("app"), b.get("tier")), (Some("web"), Some("shop"), Some("")));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Map, ObjectKey, Time, list, nullable};
+use super::{Map, ObjectKey, Text, Time, list, nullable};
 
 /// What every object carries. Absent text is empty; `managedFields` is not kept.
 ///
@@ -12,11 +12,11 @@ pub struct ObjectMeta {
     #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "nullable")]
     pub name: String,
     /// For create without a name: the server appends five random characters.
-    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "nullable")]
-    pub generate_name: String,
+    #[serde(skip_serializing_if = "Text::is_empty", deserialize_with = "nullable")]
+    pub generate_name: Text,
     /// Empty for kinds without namespaces.
-    #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "nullable")]
-    pub namespace: String,
+    #[serde(skip_serializing_if = "Text::is_empty", deserialize_with = "nullable")]
+    pub namespace: Text,
     /// Set by the server; an object re-created under the same name has another.
     #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "nullable")]
     pub uid: String,
@@ -60,7 +60,7 @@ impl ObjectMeta {
 
     /// The same in a namespace.
     #[must_use]
-    pub fn in_namespace(mut self, namespace: impl Into<String>) -> Self {
+    pub fn in_namespace(mut self, namespace: impl Into<Text>) -> Self {
         self.namespace = namespace.into();
         self
     }
@@ -78,16 +78,16 @@ impl ObjectMeta {
 pub struct OwnerReference {
     /// Group and version of the owner, as `apps/v1`.
     #[serde(deserialize_with = "nullable")]
-    pub api_version: String,
+    pub api_version: Text,
     /// The owner's kind.
     #[serde(deserialize_with = "nullable")]
-    pub kind: String,
+    pub kind: Text,
     /// The owner's name, in the same namespace or without one.
     #[serde(deserialize_with = "nullable")]
-    pub name: String,
+    pub name: Text,
     /// The owner's uid: a later object of the same name is not the owner.
     #[serde(deserialize_with = "nullable")]
-    pub uid: String,
+    pub uid: Text,
     /// Whether the owner manages the object; at most one owner does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub controller: Option<bool>,

@@ -1,6 +1,7 @@
 use std::borrow::Borrow;
 use std::cell::RefCell;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -11,10 +12,13 @@ use serde::ser::{Serialize, Serializer};
 ///
 /// It is a `&str` to its users. Texts decoded one after the other by one thread share their memory when they are
 /// equal, and so do their clones: a good part of the memory of a cached pod.
-#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Text(Arc<str>);
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Text(
+    /// The empty text is none. Of two steps, as an object has many of these and they have few owners of their own.
+    Option<Arc<Box<str>>>,
+);
 
-/// How many texts a decoding thread remembers (16 bytes each and the text itself, which mostly lives in a cache
+/// How many texts a decoding thread remembers (8 bytes each and the text itself, which mostly lives in a cache
 /// anyway), and of what length at most: longer ones are messages, seldom equal.
 const REMEMBERED: usize = 1024;
 const LONGEST: usize = 128;
@@ -27,14 +31,15 @@ thread_local! {
 impl Text {
     /// The text, in the memory of an equal one that this thread has decoded lately.
     fn shared(text: &str) -> Self {
-        if text.is_empty() || text.len() > LONGEST {
-            return text.into();
+        if text.len() > LONGEST { text.into() } else { Self::remembered(text) }
+    }
+
+    /// The same, however long it is.
+    pub(super) fn remembered(text: &str) -> Self {
+        if text.is_empty() {
+            return Self::default();
         }
-        // FNV-1a: short, and good enough to find a place; who forces collisions only loses the sharing.
-        let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        let place = ((hash ^ (hash >> 32)) % REMEMBERED as u64) as usize;
+        let place = place(text.as_bytes());
         SEEN.try_with(|seen| {
             let mut seen = seen.borrow_mut();
             if seen.is_empty() {
@@ -48,42 +53,71 @@ impl Text {
         .unwrap_or_else(|_| text.into())
     }
 
+    /// Whether there is nothing in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        self.0.as_deref().map_or("", |text| text)
     }
+}
+
+/// Where a text is remembered: by a hash that is quick and good enough to find a place. Who forces collisions only
+/// loses the sharing.
+fn place(text: &[u8]) -> usize {
+    let hash = text.chunks(8).fold(text.len() as u64, |hash, chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        (hash.rotate_left(23) ^ u64::from_le_bytes(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    });
+    (hash >> 40) as usize % REMEMBERED
 }
 
 impl Deref for Text {
     type Target = str;
 
     fn deref(&self) -> &str {
-        &self.0
+        self.as_str()
     }
 }
 
 impl AsRef<str> for Text {
     fn as_ref(&self) -> &str {
-        &self.0
+        self
     }
 }
 
 impl Borrow<str> for Text {
     fn borrow(&self) -> &str {
-        &self.0
+        self
+    }
+}
+
+/// As `str`, so that a map can be asked with one.
+impl Hash for Text {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
     }
 }
 
 impl From<&str> for Text {
     fn from(text: &str) -> Self {
-        // The empty text takes no memory.
-        if text.is_empty() { Self::default() } else { Self(text.into()) }
+        Self((!text.is_empty()).then(|| Arc::new(text.into())))
     }
 }
 
 impl From<String> for Text {
     fn from(text: String) -> Self {
+        text.as_str().into()
+    }
+}
+
+impl From<&String> for Text {
+    fn from(text: &String) -> Self {
         text.as_str().into()
     }
 }
@@ -96,37 +130,37 @@ impl From<Text> for String {
 
 impl PartialEq<str> for Text {
     fn eq(&self, other: &str) -> bool {
-        *self.0 == *other
+        self.as_str() == other
     }
 }
 
 impl PartialEq<&str> for Text {
     fn eq(&self, other: &&str) -> bool {
-        *self.0 == **other
+        self.as_str() == *other
     }
 }
 
 impl PartialEq<String> for Text {
     fn eq(&self, other: &String) -> bool {
-        *self.0 == **other
+        self.as_str() == *other
     }
 }
 
 impl fmt::Display for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
+        f.pad(self)
     }
 }
 
 impl fmt::Debug for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&*self.0, f)
+        fmt::Debug::fmt(self.as_str(), f)
     }
 }
 
 impl Serialize for Text {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0)
+        serializer.serialize_str(self)
     }
 }
 
@@ -161,8 +195,10 @@ mod tests {
     #[test]
     fn equal_texts_share_their_memory() {
         let (a, b) = (read("registry.example.com/shop"), read("registry.example.com/shop"));
-        assert!(Arc::ptr_eq(&a.0, &b.0));
-        assert!(!Arc::ptr_eq(&a.0, &read("registry.example.com/other").0));
+        let memory = |text: &Text| text.as_str().as_ptr();
+        assert_eq!(memory(&a), memory(&b));
+        assert_eq!(memory(&a), memory(&a.clone()));
+        assert_ne!(memory(&a), memory(&read("registry.example.com/other")));
     }
 
     #[test]
@@ -173,5 +209,12 @@ mod tests {
         assert_eq!(read(&long), long);
         assert_eq!(read(""), "");
         SEEN.with_borrow(|seen| assert_eq!(seen.len(), REMEMBERED));
+    }
+
+    #[test]
+    fn is_found_in_a_map_by_its_text() {
+        let texts = std::collections::HashMap::from([(read("a"), 1), (read(""), 2)]);
+        assert_eq!((texts.get("a"), texts.get(""), texts.get("b")), (Some(&1), Some(&2), None));
+        assert!(read("") < read("a") && read("a") < read("b"));
     }
 }

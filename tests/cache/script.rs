@@ -257,7 +257,7 @@ pub(crate) fn object(text: &str) -> ConfigMap {
     let key: ObjectKey = key.parse().unwrap();
     let (version, uid) = version.split_once('/').unwrap_or((version, key.name()));
     let mut object = ConfigMap::default();
-    object.metadata.namespace = key.namespace().unwrap_or_default().to_owned();
+    object.metadata.namespace = key.namespace().unwrap_or_default().into();
     object.metadata.name = key.name().to_owned();
     object.metadata.uid = uid.to_owned();
     object.metadata.resource_version = version.to_owned();

@@ -140,7 +140,7 @@ fn a_controller_keeps_what_its_objects_own_as_they_want_it() {
         let checks = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             eventually("one that was there gets its deployment", || replicas("web") == Some(2));
             let owned = deployments.get("web").unwrap().controller().unwrap();
-            assert_eq!((owned.kind.as_str(), &owned.uid), ("Foo", &owner.metadata.uid));
+            assert_eq!((&*owned.kind, &*owned.uid), ("Foo", &*owner.metadata.uid));
 
             foos.create(&PostParams::default(), &foo("late", 1)).unwrap();
             eventually("one that comes gets its deployment", || replicas("late") == Some(1));

@@ -138,7 +138,7 @@ impl Server {
 
     /// A new namespace, for one test.
     pub(crate) fn namespace(&self, name: &str) -> String {
-        let metadata = ObjectMeta { generate_name: format!("{name}-"), ..ObjectMeta::default() };
+        let metadata = ObjectMeta { generate_name: format!("{name}-").into(), ..ObjectMeta::default() };
         let namespace = Namespace { metadata, ..Namespace::default() };
         Api::<Namespace>::all(&self.client())
             .create(&PostParams::default(), &namespace)

@@ -38,7 +38,7 @@ fn what_was_created_is_read_until_it_is_deleted() {
 fn a_name_can_be_left_to_the_server() {
     let Some((server, _quiet)) = server::shared() else { return };
     let api = Api::<ConfigMap>::namespaced(&server.client(), &server.namespace("names"));
-    let metadata = ObjectMeta { generate_name: "some-".to_owned(), ..ObjectMeta::default() };
+    let metadata = ObjectMeta { generate_name: "some-".into(), ..ObjectMeta::default() };
     let map = ConfigMap { metadata, ..ConfigMap::default() };
     let [one, two] = [(); 2].map(|()| api.create(&PostParams::default(), &map).unwrap().metadata.name);
     assert!(one.starts_with("some-") && one != two, "{one} {two}");
