@@ -13,7 +13,7 @@ use super::store::Store;
 use crate::client::{ListParams, WatchParams};
 use crate::clock::Clock;
 use crate::error::{Error, Result, Unfit};
-use crate::object::{ObjectKey, Resource};
+use crate::object::Resource;
 use crate::stop::Stop;
 
 /// Objects in a page.
@@ -45,10 +45,10 @@ pub trait Sink<K> {
     /// Takes a delta; may block, to slow the reader down. `false` ends the reflector.
     fn push(&mut self, delta: Delta<K>) -> bool;
 
-    /// The object of this key as it is kept already. A list that finds the same version again keeps that one, so that
-    /// listing anew does not need the memory of the cache once more.
-    fn known(&self, key: &ObjectKey) -> Option<Arc<K>> {
-        let _ = key;
+    /// The object of the same key that is kept already. A list that finds the same version again keeps that one, so
+    /// that listing anew does not need the memory of the cache once more.
+    fn known(&self, object: &K) -> Option<Arc<K>> {
+        let _ = object;
         None
     }
 }
@@ -73,8 +73,8 @@ impl<K: Resource> Sink<K> for FifoSink<'_, K> {
         self.fifo.push(delta, self.stop)
     }
 
-    fn known(&self, key: &ObjectKey) -> Option<Arc<K>> {
-        self.store.get(key)
+    fn known(&self, object: &K) -> Option<Arc<K>> {
+        self.store.namesake(object)
     }
 }
 

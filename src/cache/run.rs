@@ -555,7 +555,7 @@ fn keep_known<K: Resource>(
     object: K,
     restored: bool,
 ) -> Result<Arc<K>> {
-    let known = if restored { None } else { sink.known(&object.key()) };
+    let known = if restored { None } else { sink.known(&object) };
     known.filter(|known| is_same_version(&**known, &object)).map_or_else(|| reflector.transformed(object), Ok)
 }
 

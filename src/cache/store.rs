@@ -91,6 +91,11 @@ impl<K: Resource> Store<K> {
         self.read().objects.get(key).cloned()
     }
 
+    /// The object that has the key of this one.
+    pub(super) fn namesake(&self, object: &K) -> Option<Arc<K>> {
+        with_key(object, |key| self.read().objects.get(key).cloned())
+    }
+
     /// All objects, sorted by key.
     #[must_use]
     pub fn list(&self) -> Vec<Arc<K>> {
@@ -209,6 +214,23 @@ impl<K> State<K> {
     }
 }
 
+impl<K: Resource> State<K> {
+    /// Stores an object, and gives back the one in whose place it is.
+    fn put(&mut self, object: Arc<K>) -> Option<Arc<K>> {
+        match with_key(&*object, |key| {
+            self.objects.get_mut(key).map(|there| std::mem::replace(there, object.clone()))
+        }) {
+            None => self.objects.insert(object.key(), object),
+            old => old,
+        }
+    }
+}
+
+/// Lends the key of an object as text, so that no key is made for one that is there.
+fn with_key<K: Resource, T>(object: &K, f: impl FnOnce(&str) -> T) -> T {
+    ObjectKey::with_text(object.namespace().unwrap_or_default(), object.name(), f)
+}
+
 impl<K> Index<K> {
     fn put(&mut self, key: &ObjectKey, values: Vec<String>) {
         for value in values {
@@ -293,7 +315,7 @@ impl<K: Resource> StoreWriter<K> {
         let indexed = match delta {
             Delta::Upsert(object) => {
                 state.resource_version = object.resource_version().to_owned();
-                let old = state.objects.insert(object.key(), object.clone());
+                let old = state.put(object.clone());
                 compare(old, object, false, &mut changes);
                 true
             }
@@ -332,12 +354,19 @@ impl<K: Resource> StoreWriter<K> {
                 }
                 let mut later = Vec::new();
                 for object in items {
-                    let key = object.key();
-                    let old = before.remove(&key);
-                    // An object that is twice in a list counts as it came last.
-                    let earlier = state.objects.insert(key, object.clone());
-                    twice |= earlier.is_some();
-                    compare(old.or(earlier), object, went_back, &mut later);
+                    let old = match with_key(&*object, |key| before.remove_entry(key)) {
+                        Some((key, old)) => {
+                            state.objects.insert(key, object.clone());
+                            Some(old)
+                        }
+                        None => {
+                            // An object that is twice in a list counts as it came last.
+                            let earlier = state.put(object.clone());
+                            twice |= earlier.is_some();
+                            earlier
+                        }
+                    };
+                    compare(old, object, went_back, &mut later);
                 }
                 let gone = before.into_values();
                 changes.extend(gone.map(|object| Change::Deleted { object, final_state_known: false }));

@@ -1,4 +1,5 @@
 use std::borrow::Borrow;
+use std::cell::RefCell;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -20,18 +21,35 @@ use crate::error::Error;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey(Arc<str>);
 
+thread_local! {
+    /// Where the text of a key is put together.
+    static TEXT: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
 impl ObjectKey {
     /// The key of an object in a namespace. An empty namespace is none.
     #[must_use]
     pub fn namespaced(namespace: &str, name: &str) -> Self {
+        Self::with_text(namespace, name, |text| Self(text.into()))
+    }
+
+    /// Lends the text of a key that need not be made for it: to look for what is there already.
+    pub(crate) fn with_text<T>(namespace: &str, name: &str, f: impl FnOnce(&str) -> T) -> T {
         if namespace.is_empty() {
-            return Self::cluster(name);
+            return f(name);
         }
-        let mut text = String::with_capacity(namespace.len() + 1 + name.len());
+        // Taken for the while, so that `f` may do the same.
+        let mut text = TEXT.try_with(RefCell::take).unwrap_or_default();
+        text.clear();
         text.push_str(namespace);
         text.push('/');
         text.push_str(name);
-        Self(text.into())
+        let result = f(&text);
+        // Names are short; one that is not leaves nothing behind.
+        if text.capacity() <= 1024 {
+            let _ = TEXT.try_with(|kept| kept.replace(text));
+        }
+        result
     }
 
     /// The key of an object of a kind without namespaces.

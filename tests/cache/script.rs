@@ -351,8 +351,8 @@ impl Sink<ConfigMap> for ToChannel {
         self.0.send(delta).is_ok()
     }
 
-    fn known(&self, key: &ObjectKey) -> Option<std::sync::Arc<ConfigMap>> {
-        self.1.get(key).cloned()
+    fn known(&self, object: &ConfigMap) -> Option<std::sync::Arc<ConfigMap>> {
+        self.1.get(&object.key()).cloned()
     }
 }
 
