@@ -12,6 +12,8 @@ use lz4_flex::block::{compress_into_with_dict, decompress_into_with_dict, get_ma
 const LONGEST_DICTIONARY: usize = 16 * 1024;
 /// So much of one object is taken into it.
 const LONGEST_SAMPLE: usize = 8 * 1024;
+/// Longer objects take no part in its making: a dictionary does little for them, and they would outweigh the others.
+const LONGEST_TRIED: usize = 32 * 1024;
 /// So many objects give a dictionary what it lacks, …
 const SAMPLES: u32 = 8;
 /// … and so many try it.
@@ -83,6 +85,9 @@ impl Packer {
 
     /// Makes, tries and perhaps takes a new dictionary. `packed` is what the object takes with the current one.
     fn learn(&mut self, text: &[u8], packed: usize) {
+        if text.len() > LONGEST_TRIED {
+            return;
+        }
         // Of what this packer has packed lives as much as holds the dictionary.
         let alive = Arc::strong_count(&self.current);
         let trial = &mut self.trial;
@@ -98,13 +103,12 @@ impl Packer {
             return;
         }
         let count = trial.seen / trial.step;
-        let own = |room: &mut Vec<u8>| squeeze(text, &trial.dictionary, room).map_or(text.len(), <[u8]>::len);
-        let own = own(&mut self.room);
+        let own = squeeze(text, &trial.dictionary, &mut self.room).map_or(text.len(), <[u8]>::len);
         if count <= SAMPLES {
             // What packs well already would only push out other pieces.
-            let room = LONGEST_SAMPLE.min(LONGEST_DICTIONARY - trial.dictionary.len());
             if own > text.len() / 4 {
-                let piece = &text[..room.min(text.len())];
+                let free = LONGEST_DICTIONARY - trial.dictionary.len();
+                let piece = &text[..text.len().min(LONGEST_SAMPLE).min(free)];
                 trial.dictionary.reserve_exact(piece.len());
                 trial.dictionary.extend_from_slice(piece);
             }
@@ -117,7 +121,8 @@ impl Packer {
         }
         let Trial { dictionary, step, before, after, .. } = std::mem::take(trial);
         let saved = before.saturating_sub(after);
-        let better = saved > before / 5 && saved / TRIES as usize * alive > dictionary.len() * 2;
+        let better =
+            saved > before / 5 && (saved / TRIES as usize).saturating_mul(alive) > dictionary.len() * 2;
         if better {
             let new = Arc::new(Dictionary(dictionary.into()));
             let old = std::mem::replace(&mut self.current, new);
@@ -325,12 +330,13 @@ mod tests {
     }
 
     #[test]
-    fn a_large_object_is_packed_among_small_ones() {
+    fn large_objects_are_packed_among_small_ones_and_do_not_keep_them_from_a_dictionary() {
         let (mut packer, mut shape) = (Packer::new(), Shape::new(1));
         let large = format!("[{}]", (0..1000).map(|_| shape.text()).collect::<Vec<_>>().join(","));
         assert!(large.len() > 1 << 20);
-        let mut bodies: Vec<_> = (0..200).map(|_| packed(&mut packer, &shape.text())).collect();
-        for _ in 0..100 {
+        let mut bodies = Vec::new();
+        for _ in 0..30 {
+            bodies.extend((0..5).map(|_| packed(&mut packer, &shape.text())));
             bodies.push(packed(&mut packer, &large));
             assert!(size(&bodies[bodies.len() - 1]) < large.len() / 5);
             assert!(packer.room.len() <= USUAL_ROOM, "the room for a large object is not kept");
