@@ -7,6 +7,8 @@
 mod kubeconfig;
 #[path = "../fuzz/properties/object.rs"]
 mod object;
+#[path = "../fuzz/properties/pack.rs"]
+mod pack;
 #[path = "../fuzz/properties/selectors.rs"]
 mod selectors;
 #[path = "../fuzz/properties/status.rs"]
@@ -64,4 +66,9 @@ fn corpus_of_values() {
 #[test]
 fn corpus_of_object() {
     replay("object", object::object);
+}
+
+#[test]
+fn corpus_of_pack() {
+    replay("pack", pack::pack);
 }

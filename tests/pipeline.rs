@@ -110,6 +110,78 @@ fn informers_follow_the_server_in_each_mode() {
     }
 }
 
+/// As many as bring the cache to pack against a dictionary, which without the feature `pack` it does not.
+#[test]
+fn whole_objects_read_in_handlers_and_caches_as_the_server_has_them() {
+    const COUNT: usize = 150;
+    let data =
+        |n: usize, text: &str| json!({"name": format!("grüße-{n}"), "text": format!("{text} \"{n}\"\n")});
+    for mode in MODES {
+        let server = ApiServer::start().unwrap();
+        let client = server.client().unwrap();
+        let api = Api::<Object>::namespaced_with(&client, "default", &ConfigMap::api_resource());
+        let map = |n: usize, text: &str| {
+            let name = format!("cm-{n:03}");
+            let labels = json!({"half": (n % 2).to_string()});
+            let value = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels},
+                "data": data(n, text)});
+            Object::from_value(value).unwrap()
+        };
+        for n in 0..COUNT {
+            api.create(&PostParams::default(), &map(n, "first")).unwrap();
+        }
+        let (stop, (told, tells)) = (Stop::new(), unbounded());
+        let informer = Informer::builder(api.clone()).mode(mode).build().unwrap();
+        let more = told.clone();
+        let handler = Handlers::<Object>::new()
+            .on_add(move |new, _| told.send((new.key(), new.get("/data"))).unwrap())
+            .on_update(move |old, new| {
+                assert_ne!(old, new);
+                more.send((new.key(), new.get("/data"))).unwrap();
+            });
+        informer.add_handler(handler).unwrap();
+        informer.start(&stop).unwrap();
+        informer.wait_for_sync(SOON).unwrap();
+        let key = |n: usize| ObjectKey::namespaced("default", &format!("cm-{n:03}"));
+        let mut first: BTreeMap<_, Option<serde_json::Value>> = BTreeMap::new();
+        for _ in 0..COUNT {
+            let (key, data) = tells.recv_timeout(SOON).unwrap();
+            first.insert(key, data);
+        }
+        assert_eq!(first, (0..COUNT).map(|n| (key(n), Some(data(n, "first")))).collect(), "{mode:?}");
+        for n in 0..COUNT {
+            let patch = json!({"data": data(n, "second")});
+            api.patch(key(n).name(), &PatchParams::default(), &Patch::Merge(patch)).unwrap();
+            assert_eq!(tells.recv_timeout(SOON).unwrap(), (key(n), Some(data(n, "second"))), "{mode:?}");
+        }
+
+        #[derive(Deserialize)]
+        struct Whole {
+            metadata: ObjectMeta,
+            data: BTreeMap<String, String>,
+        }
+        let lister = informer.lister();
+        let there = api.list(&ListParams::default()).unwrap();
+        let cached = lister.list(&Selector::everything());
+        assert!(cached.iter().map(|object| &**object).eq(&there), "{mode:?}");
+        let typed = lister.typed::<Whole>();
+        let one = typed.get("default", "cm-007").unwrap().unwrap();
+        assert_eq!((&*one.metadata.name, json!(one.data)), ("cm-007", data(7, "second")));
+        let half = typed.namespace("default").list(&Selector::parse("half=1").unwrap());
+        let half: Vec<_> = half.map(|map| map.unwrap().metadata.name).collect();
+        assert!(half.len() == COUNT / 2 && half[0] == "cm-001", "{half:?}");
+        assert!(typed.get("default", "nope").unwrap().is_none());
+        assert_eq!(
+            lister.typed::<Vec<u8>>().list(&Selector::everything()).filter(Result::is_err).count(),
+            COUNT
+        );
+        let error = lister.namespace("default").typed::<Vec<u8>>().get("cm-007").unwrap_err();
+        assert!(error.is_decode() && error.to_string().contains("default/cm-007"), "{error}");
+        stop.stop();
+        informer.join();
+    }
+}
+
 #[test]
 fn what_was_missed_is_found_and_unchanged_objects_are_kept() {
     for mode in MODES {

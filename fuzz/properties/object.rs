@@ -1,10 +1,12 @@
 //! What holds for any object: a line with a JSON pointer, a line with the value to set there, and the object.
 
+use listwatch::object::Packer;
 use listwatch::{Object, ObjectMeta, Resource};
 use serde_json::Value;
 
 /// The object is what its text says, and only `managedFields` is lost; reading by pointer finds what a tree of values
-/// holds there; setting a value sets that, and nothing else changes; a change that fails changes nothing.
+/// holds there; setting a value sets that, and nothing else changes; a change that fails changes nothing. A packed object
+/// is as a plain one.
 pub(crate) fn object(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let mut parts = text.splitn(3, '\n');
@@ -23,9 +25,14 @@ pub(crate) fn object(bytes: &[u8]) {
     // Of a name that is there twice a tree has the last, and a look by pointer finds the first: now each is there once.
     let mut object = Object::from_value(&value).unwrap();
     is_told(&object, &value);
+    let plain = object.clone();
+    object.pack(&mut Packer::new());
+    assert_eq!(object, plain);
+    is_told(&object, &value);
     assert_eq!(object.get::<Value>(pointer).as_ref(), value.pointer(pointer), "{pointer:?}");
     object.edit(|_| {}).unwrap();
     is_told(&object, &value);
+    object.pack(&mut Packer::new());
 
     let Ok(new) = serde_json::from_str::<Value>(new) else { return };
     let before = object.clone();

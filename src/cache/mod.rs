@@ -16,6 +16,7 @@ mod store;
 #[cfg(test)]
 mod testing;
 mod thread;
+mod typed;
 mod version;
 
 pub use factory::InformerFactory;
@@ -28,3 +29,4 @@ pub use listener::Registration;
 pub use lister::{Lister, NamespaceLister};
 pub use reflector::{ListMode, Reflector, Sink};
 pub use store::{Change, Store, StoreWriter};
+pub use typed::{TypedLister, TypedNamespaceLister};

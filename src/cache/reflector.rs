@@ -13,7 +13,7 @@ use super::store::Store;
 use crate::client::{ListParams, WatchParams};
 use crate::clock::Clock;
 use crate::error::{Error, Result, Unfit};
-use crate::object::Resource;
+use crate::object::{Packer, Resource};
 use crate::stop::Stop;
 
 /// Objects in a page.
@@ -232,8 +232,15 @@ impl<K: Resource> Reflector<K> {
         self.vitals.edit().activity = Activity::Stopped;
     }
 
-    pub(super) fn transformed(&self, object: K) -> Result<Arc<K>> {
-        let Some(transform) = &self.transform else { return Ok(Arc::new(object)) };
+    /// The object as it is to be kept: transformed, then packed.
+    pub(super) fn made_to_keep(&self, object: K, packer: &mut Packer) -> Result<Arc<K>> {
+        let mut object = self.transformed(object)?;
+        object.pack(packer);
+        Ok(Arc::new(object))
+    }
+
+    fn transformed(&self, object: K) -> Result<K> {
+        let Some(transform) = &self.transform else { return Ok(object) };
         let unfit = Unfit {
             kind: "object".into(),
             key: object.key(),
@@ -242,7 +249,7 @@ impl<K: Resource> Reflector<K> {
             deleted: false,
         };
         let transformed = catch_unwind(AssertUnwindSafe(|| transform(object)));
-        transformed.map(Arc::new).map_err(|_| Error::unfit_object(unfit, "the transform panicked on it"))
+        transformed.map_err(|_| Error::unfit_object(unfit, "the transform panicked on it"))
     }
 
     pub(super) fn tell(&self, e: &Error) {

@@ -16,7 +16,7 @@ use super::version::{is_behind, is_position};
 use crate::backoff::Backoff;
 use crate::client::WatchParams;
 use crate::error::{Error, Result, Unfit};
-use crate::object::Resource;
+use crate::object::{Packer, Resource};
 use crate::stop::Stop;
 use crate::wire::{Bookmark, WatchEvent};
 
@@ -37,6 +37,7 @@ pub(super) struct Run<'a, K, S> {
     reflector: &'a Reflector<K>,
     sink: &'a mut S,
     stop: &'a Stop,
+    packer: Packer,
     backoff: Backoff,
     mode: ListMode,
     /// The version to go on from; empty is none.
@@ -87,6 +88,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
             reflector,
             sink,
             stop,
+            packer: Packer::new(),
             backoff: Backoff::new(),
             mode: reflector.mode,
             version: String::new(),
@@ -220,9 +222,9 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
         let mut version = None;
         loop {
             self.asks();
-            let sink = &*self.sink;
+            let (sink, packer) = (&*self.sink, &mut self.packer);
             let listed = reflector.source.list(&params, self.stop, &mut |item| {
-                match item.and_then(|object| keep_known(reflector, sink, object, restored)) {
+                match item.and_then(|object| keep_known(reflector, sink, object, restored, packer)) {
                     Ok(object) => items.push(object),
                     Err(e) => unfit.push(note_listed(reflector, e)?),
                 }
@@ -277,7 +279,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
             }
             let upsert = match event {
                 Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
-                    keep_known(reflector, &*self.sink, object, self.restored)
+                    keep_known(reflector, &*self.sink, object, self.restored, &mut self.packer)
                 }
                 Ok(WatchEvent::Deleted(object)) => {
                     items.remove(&object.key());
@@ -436,12 +438,14 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
             let made = match event {
                 Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
                     let version = object.resource_version().to_owned();
-                    reflector.transformed(object).map(|object| (version, Delta::Upsert(object)))
+                    reflector
+                        .made_to_keep(object, &mut self.packer)
+                        .map(|object| (version, Delta::Upsert(object)))
                 }
                 Ok(WatchEvent::Deleted(object)) => {
                     let (version, key) = (object.resource_version().to_owned(), object.key());
                     // Deleted it is, whatever the transform says.
-                    let object = reflector.transformed(object);
+                    let object = reflector.made_to_keep(object, &mut self.packer);
                     let object = object.inspect_err(|e| drop(note_unfit(reflector, e))).ok();
                     Ok((version, Delta::Delete { key, object }))
                 }
@@ -554,9 +558,11 @@ fn keep_known<K: Resource>(
     sink: &impl Sink<K>,
     object: K,
     restored: bool,
+    packer: &mut Packer,
 ) -> Result<Arc<K>> {
     let known = if restored { None } else { sink.known(&object) };
-    known.filter(|known| is_same_version(&**known, &object)).map_or_else(|| reflector.transformed(object), Ok)
+    let known = known.filter(|known| is_same_version(&**known, &object));
+    known.map_or_else(|| reflector.made_to_keep(object, packer), Ok)
 }
 
 /// Writes down an object that does not fit its type; `None` if the error is about something else.

@@ -9,6 +9,11 @@ mod map;
 mod meta;
 #[allow(clippy::module_inception, reason = "it holds the type Object")]
 mod object;
+#[cfg(feature = "pack")]
+mod pack;
+#[cfg(not(feature = "pack"))]
+#[path = "no_pack.rs"]
+mod pack;
 mod quantity;
 mod resource;
 mod selector;
@@ -17,6 +22,7 @@ mod tell;
 mod text;
 mod time;
 
+use borrowed::BorrowedJson;
 pub(crate) use borrowed::BorrowedText;
 pub use int_or_string::IntOrString;
 pub use key::ObjectKey;
@@ -24,6 +30,7 @@ pub use list::{List, ListMeta};
 pub use map::Map;
 pub use meta::{ObjectMeta, OwnerReference};
 pub use object::Object;
+pub use pack::Packer;
 pub use quantity::Quantity;
 pub use resource::{ApiResource, Resource, Scope, StaticResource, Whole};
 pub use selector::{

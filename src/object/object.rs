@@ -1,5 +1,5 @@
 use std::borrow::Cow;
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
@@ -9,13 +9,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{BorrowedText, ObjectMeta, OwnerReference, Resource, Whole, tell};
+use super::pack::{Body, Packer};
+use super::{BorrowedJson, BorrowedText, ObjectMeta, OwnerReference, Resource, Text, Whole, tell};
 use crate::error::{Error, Result};
 
-/// An object of any kind, kept whole as JSON text but for `managedFields`.
+/// An object of any kind, kept whole as JSON text but for `managedFields`; in a cache the text is packed (feature
+/// `pack`), to about a tenth for a kind with many objects, and unpacked for each look into it.
 ///
 /// What caches and selectors ask for is at hand in [`metadata`](Self::metadata); the rest is read by JSON pointer, as
-/// text, or as a type. `Debug` shows kind and name only, as the object may be a secret.
+/// text, or as a type. Who reads several fields of an object saves time with one [`parse`](Self::parse). `Debug` shows
+/// kind and name only, as the object may be a secret.
 ///
 /// ```
 /// # use listwatch::Object;
@@ -30,15 +33,11 @@ use crate::error::{Error, Result};
 #[derive(Clone, PartialEq, Eq)]
 pub struct Object {
     metadata: ObjectMeta,
+    api_version: Text,
+    kind: Text,
     /// `{"apiVersion":"…","kind":"…","metadata":{…}` and the other fields as they came.
-    text: Box<str>,
-    /// Where they lie in `text`; no more than 64 KiB each, and nothing in them is escaped.
-    api_version_len: u16,
-    kind_len: u16,
+    body: Body,
 }
-
-const API_VERSION: &str = r#"{"apiVersion":""#;
-const KIND: &str = r#"","kind":""#;
 
 impl Object {
     /// An object with nothing but metadata.
@@ -71,14 +70,13 @@ impl Object {
     /// Group and version, as `apps/v1`.
     #[must_use]
     pub fn api_version(&self) -> &str {
-        &self.text[API_VERSION.len()..][..usize::from(self.api_version_len)]
+        &self.api_version
     }
 
     /// The kind.
     #[must_use]
     pub fn kind(&self) -> &str {
-        let start = API_VERSION.len() + usize::from(self.api_version_len) + KIND.len();
-        &self.text[start..][..usize::from(self.kind_len)]
+        &self.kind
     }
 
     /// What every object carries. To change it, use [`set`](Self::set) or [`edit`](Self::edit).
@@ -90,15 +88,15 @@ impl Object {
     /// The JSON of the whole object without `managedFields`; `apiVersion`, `kind` and `metadata` come first.
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
-        Cow::Borrowed(&self.text)
+        self.body.text()
     }
 
     /// The value at a [JSON pointer](https://www.rfc-editor.org/rfc/rfc6901) (`/spec/containers/0/name`), if it is
-    /// there and fits. It costs one look through the text up to there.
+    /// there and fits. It costs one look through the text up to there, and the unpacking of it in a cache.
     #[must_use]
     pub fn get<T: DeserializeOwned>(&self, pointer: &str) -> Option<T> {
-        let mut found = None;
-        let mut json = serde_json::Deserializer::from_str(&self.text);
+        let (mut found, text) = (None, self.text());
+        let mut json = serde_json::Deserializer::from_str(&text);
         // It stops in the middle of the text once it has found the value, which the parser calls an error.
         let _ = Pointer { path: pointer, found: &mut found }.deserialize(&mut json);
         found
@@ -115,9 +113,10 @@ impl Object {
     /// # Errors
     /// It does not fit the type.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T> {
-        serde_json::from_str(&self.text).map_err(|error| {
+        let text = self.text();
+        serde_json::from_str(&text).map_err(|error| {
             let (kind, key, target) = (self.kind(), self.key(), std::any::type_name::<T>());
-            Error::decode(format!("{kind} {key} does not fit {target}: {}", tell(&self.text, &error)))
+            Error::decode(format!("{kind} {key} does not fit {target}: {}", tell(&text, &error)))
         })
     }
 
@@ -283,6 +282,10 @@ impl Resource for Object {
     fn is_deleting(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
+
+    fn pack(&mut self, packer: &mut Packer) {
+        packer.pack(&mut self.body);
+    }
 }
 
 /// It loses only `managedFields`, which the server keeps if a replace does not name them.
@@ -290,7 +293,7 @@ impl Whole for Object {}
 
 impl Serialize for Object {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serde_json::from_str::<&RawValue>(&self.text).map_err(S::Error::custom)?.serialize(serializer)
+        serde_json::from_str::<&RawValue>(&self.text()).map_err(S::Error::custom)?.serialize(serializer)
     }
 }
 
@@ -311,83 +314,93 @@ impl<'de> Visitor<'de> for ObjectVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
-        let (mut api_version, mut kind) = (String::new(), String::new());
-        let (mut metadata, mut rest) = (None, String::new());
+        let (mut api_version, mut kind) = (Text::default(), Text::default());
+        let (mut metadata, mut rest) = (None, Vec::new());
         while let Some(BorrowedText(key)) = map.next_key()? {
             match &*key {
                 "apiVersion" => api_version = map.next_value::<Type>()?.0,
                 "kind" => kind = map.next_value::<Type>()?.0,
-                "metadata" => metadata = Some(map.next_value::<MetadataText>()?.0),
-                _ => push_field(&mut rest, &key, &map.next_value::<Box<RawValue>>()?),
+                "metadata" => metadata = Some(map.next_value::<Fields<'_>>()?.0),
+                _ => rest.push((key, map.next_value()?)),
             }
         }
         if api_version.is_empty() || kind.is_empty() {
             let missing = if kind.is_empty() { "kind" } else { "apiVersion" };
             return Err(A::Error::missing_field(missing));
         }
-        let Some(fields) = metadata else { return Err(A::Error::missing_field("metadata")) };
-        let metadata = serde_json::from_str(&fields)
-            .map_err(|error| A::Error::custom(format_args!("metadata.{}", tell(&fields, &error))))?;
-        let text = [API_VERSION, &api_version, KIND, &kind, r#"","metadata":"#, &fields, &rest, "}"].concat();
-        let length = |text: &str| u16::try_from(text.len()).map_err(A::Error::custom);
-        Ok(Object {
-            metadata,
-            api_version_len: length(&api_version)?,
-            kind_len: length(&kind)?,
-            text: text.into(),
-        })
+        let Some(metadata) = metadata else { return Err(A::Error::missing_field("metadata")) };
+        let size =
+            |fields: &[Field<'_>]| fields.iter().map(|(k, json)| k.len() + json.0.len() + 4).sum::<usize>();
+        let length = api_version.len() + kind.len() + size(&metadata) + size(&rest) + 50;
+        let mut text = String::with_capacity(length);
+        text.extend([r#"{"apiVersion":""#, &api_version, r#"","kind":""#, &kind, r#"","metadata":"#]);
+        let start = text.len();
+        text.push('{');
+        push_fields(&mut text, &metadata);
+        text.push('}');
+        let json = &text[start..];
+        let metadata = serde_json::from_str(json)
+            .map_err(|error| A::Error::custom(format_args!("metadata.{}", tell(json, &error))))?;
+        push_fields(&mut text, &rest);
+        text.push('}');
+        Ok(Object { metadata, api_version, kind, body: Body::new(text) })
     }
 }
 
-fn push_field(fields: &mut String, key: &str, value: &RawValue) {
-    // A key is written as JSON writes text.
-    let written = write!(fields, ",{}:{value}", Value::from(key));
-    debug_assert!(written.is_ok(), "a string takes all");
+type Field<'de> = (Cow<'de, str>, BorrowedJson<'de>);
+
+/// Appends fields to those of the JSON object that `text` ends in.
+fn push_fields(text: &mut String, fields: &[Field<'_>]) {
+    for (key, BorrowedJson(json)) in fields {
+        if !text.ends_with('{') {
+            text.push(',');
+        }
+        if key.bytes().all(|b| b >= b' ' && b != b'"' && b != b'\\') {
+            text.extend(["\"", key, "\":", json]);
+        } else {
+            text.extend([&*Value::from(&**key).to_string(), ":", json]);
+        }
+    }
 }
 
 /// An apiVersion or kind: text that is the same inside JSON.
-struct Type(String);
+struct Type(Text);
 
 impl<'de> Deserialize<'de> for Type {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let BorrowedText(text) = BorrowedText::deserialize(deserializer)?;
+        let text = Text::deserialize(deserializer)?;
         if text.bytes().all(|b| b.is_ascii_graphic() && b != b'"' && b != b'\\') {
-            Ok(Self(text.into_owned()))
+            Ok(Self(text))
         } else {
             Err(D::Error::custom("no apiVersion or kind has such characters"))
         }
     }
 }
 
-/// The JSON of an object's metadata without `managedFields`.
-struct MetadataText(String);
+/// The fields of an object's metadata without `managedFields`.
+struct Fields<'de>(Vec<Field<'de>>);
 
-impl<'de> Deserialize<'de> for MetadataText {
+impl<'de> Deserialize<'de> for Fields<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct FieldsVisitor;
 
         impl<'de> Visitor<'de> for FieldsVisitor {
-            type Value = MetadataText;
+            type Value = Fields<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("metadata")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<MetadataText, A::Error> {
-                let mut fields = String::new();
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
+                let mut fields = Vec::with_capacity(16);
                 while let Some(BorrowedText(key)) = map.next_key()? {
                     if key == "managedFields" {
                         map.next_value::<IgnoredAny>()?;
                     } else {
-                        push_field(&mut fields, &key, &map.next_value::<Box<RawValue>>()?);
+                        fields.push((key, map.next_value()?));
                     }
                 }
-                fields.push('}');
-                match fields.len() {
-                    1 => fields.insert(0, '{'),
-                    _ => fields.replace_range(..1, "{"),
-                }
-                Ok(MetadataText(fields))
+                Ok(Fields(fields))
             }
         }
 
@@ -498,6 +511,44 @@ mod tests {
             assert!(pod.set(place, 1).unwrap_err().is_invalid_argument(), "{place}");
         }
         assert_eq!(pod, super::tests::pod());
+    }
+
+    #[test]
+    fn a_packed_object_reads_and_changes_as_a_plain_one() {
+        let mut packer = Packer::new();
+        let kept: Vec<_> = (0..200)
+            .map(|n| {
+                let mut pod = pod();
+                pod.set("/metadata/uid", n.to_string()).unwrap();
+                pod.set("/spec/text", "escaped \"\n\u{1} and ünïcode 世界").unwrap();
+                let plain = pod.clone();
+                pod.pack(&mut packer);
+                (plain, pod)
+            })
+            .collect();
+        for (plain, packed) in &kept {
+            assert_eq!(packed, plain);
+            assert_eq!(packed.clone().text(), plain.text());
+            assert_eq!(packed.metadata(), plain.metadata());
+            assert_eq!(format!("{packed:?}"), "v1 Pod default/web-0");
+            assert_eq!(serde_json::to_string(packed).unwrap(), plain.text());
+            assert_eq!(serde_json::to_value(packed).unwrap(), plain.parse::<Value>().unwrap());
+            assert_eq!(packed.get_str("/spec/text"), plain.get_str("/spec/text"));
+        }
+        assert_ne!(kept[0].1, kept[1].1);
+        let (mut plain, mut packed) = kept[199].clone();
+        #[cfg(feature = "pack")]
+        assert!(matches!(packed.text(), Cow::Owned(_)), "it is packed");
+        for object in [&mut plain, &mut packed] {
+            object.set("/metadata/labels/app", "shop").unwrap();
+            object.edit(|value| value["status"]["phase"] = json!("Failed")).unwrap();
+            assert!(object.set("/kind", 1).is_err());
+        }
+        assert_eq!(packed, plain);
+        assert_eq!(
+            (packed.label("app"), packed.get_str("/status/phase").as_deref()),
+            (Some("shop"), Some("Failed"))
+        );
     }
 
     #[test]

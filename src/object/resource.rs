@@ -4,7 +4,7 @@ use std::fmt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{ObjectKey, OwnerReference};
+use super::{ObjectKey, OwnerReference, Packer};
 
 /// Whether the objects of a kind live in namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -135,6 +135,12 @@ pub trait Resource: Clone + fmt::Debug + Serialize + DeserializeOwned + Send + S
     /// Namespace and name.
     fn key(&self) -> ObjectKey {
         ObjectKey::new(self.namespace(), self.name())
+    }
+
+    /// Makes the object small before a cache keeps it, with what the cache has for all objects of the kind. It must
+    /// read as before. By default nothing happens; an [`Object`](super::Object) packs its text.
+    fn pack(&mut self, packer: &mut Packer) {
+        let _ = packer;
     }
 }
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use listwatch::{Error, Object, Status};
+use listwatch::object::Packer;
+use listwatch::{Error, Object, Resource, Status, WatchEvent};
 
 use crate::{ConfigMap, Pod, http, list_lines, tell_error, tell_object, watch_lines};
 
@@ -385,6 +386,41 @@ fn recorded_objects() {
         let object: Object = serde_json::from_slice(&response.body).unwrap();
         let types = format!("{} {}", object.api_version(), object.kind());
         assert_eq!(format!("{types} {}", tell_object(&object)), *expected, "{name}");
+    }
+}
+
+#[test]
+fn recorded_objects_are_the_same_when_a_cache_packs_them() {
+    let mut plain = Vec::new();
+    for (name, types, _) in LISTS {
+        plain.extend(crate::list_all::<Object>(types, &[&http::read(name).body]).0.into_iter().flatten());
+    }
+    for (name, types, _) in WATCHES {
+        for event in crate::watch_all::<Object>(types, &[&http::read(name).body]).into_iter().flatten() {
+            match event {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => {
+                    plain.push(object);
+                }
+                WatchEvent::Bookmark(_) => {}
+            }
+        }
+    }
+    for (name, _) in OBJECTS {
+        plain.push(serde_json::from_slice(&http::read(name).body).unwrap());
+    }
+    // One packer for all of them, often enough to bring it to a dictionary.
+    let mut packer = Packer::new();
+    let mut pack = |object: &Object| {
+        let mut packed = object.clone();
+        packed.pack(&mut packer);
+        packed
+    };
+    let kept: Vec<_> = plain.iter().cycle().take(500).map(&mut pack).collect();
+    assert!(plain.len() > 50, "{} objects", plain.len());
+    for (packed, plain) in kept.iter().zip(plain.iter().cycle()) {
+        assert_eq!(packed.text(), plain.text());
+        assert_eq!(packed, plain);
+        assert_eq!(packed.parse::<serde_json::Value>().unwrap(), plain.parse::<serde_json::Value>().unwrap());
     }
 }
 
