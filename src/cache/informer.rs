@@ -355,7 +355,7 @@ impl<K: Resource> Shared<K> {
         'deltas: while !self.stop.is_stopped() {
             let timer = self.clock.timer(resyncs.next(&self.lock().listeners, &self.clock));
             let delta = select! {
-                recv(self.fifo.receiver()) -> delta => delta.ok(),
+                recv(self.fifo.receiver()) -> parcel => parcel.ok().map(Delta::from),
                 recv(timer.channel()) -> _ => None,
                 recv(self.wake.1) -> _ => continue 'deltas,
                 recv(self.stop.signal()) -> _ => break 'deltas,

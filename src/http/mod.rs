@@ -3,6 +3,7 @@
 //! A request goes out with credentials, on a connection that its [`Stop`] can end; the answer comes back as a code,
 //! a few headers and a body to be read. What they mean is the business of `client`.
 
+mod buffers;
 mod call;
 mod connector;
 mod headers;
@@ -23,6 +24,7 @@ use std::time::{Duration, Instant};
 use log::debug;
 use ureq::http;
 
+use self::buffers::OUTPUT;
 use self::call::{Call, Running};
 use self::connector::{NoResolver, TcpConnector};
 use self::tls::Tls;
@@ -37,10 +39,8 @@ const IDLE_CONNECTIONS: usize = 16;
 const IDLE_TIME: Duration = Duration::from_secs(60);
 /// How much of a refusal is read so that its connection can be used again.
 const REFUSAL: usize = 64 << 10;
-/// Bytes of buffer that a connection has for what it reads and for what it writes.
-const BUFFERS: [usize; 2] = [16 << 10, 8 << 10];
 /// ureq must write the first line of a request into the buffer in one piece.
-const LONGEST_URI: usize = BUFFERS[1] - 64;
+const LONGEST_URI: usize = OUTPUT - 64;
 
 /// A longer limit of time is as good as this one; clocks overflow when they add it, and panic.
 const LONGEST_TIME: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -113,8 +113,6 @@ impl Http {
                 .max_idle_connections(idle)
                 .max_idle_connections_per_host(idle)
                 .max_idle_age(IDLE_TIME)
-                .input_buffer_size(BUFFERS[0])
-                .output_buffer_size(BUFFERS[1])
                 .build();
             let connector = TcpConnector { tls: tls.clone(), clock: config.clock().clone(), timeout };
             ureq::Agent::with_parts(settings, connector, NoResolver)
