@@ -22,8 +22,8 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// The least room that `space` offers, and the least length: a page.
-    pub(crate) const LEAST: usize = 4 * 1024;
+    /// The least room that `space` offers, and the least length. Bookmarks are of some hundred bytes.
+    pub(crate) const LEAST: usize = 2 * 1024;
     /// It shrinks to the usual length only when it has grown that often past it, so that it does not go up and down
     /// for ever.
     const SHRINK: usize = 8;
@@ -53,7 +53,7 @@ impl Buffer {
         } else if length < self.usual && self.full {
             self.resize(length * 2);
         } else if length - self.window.end < Self::LEAST {
-            if length == 0 || used > length / 2 {
+            if used > length / 2 || length - used < Self::LEAST {
                 self.resize((length * 2).max(Self::LEAST));
             } else {
                 self.data.copy_within(self.window.clone(), 0);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn is_a_page_long_while_little_comes() {
+    fn is_short_while_little_comes() {
         let mut buffer = Buffer::new(32 * 1024);
         assert!((0..1000).all(|_| read(&mut buffer, 900) == Buffer::LEAST));
     }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn is_a_page_long_again_some_reads_after_a_value_of_any_length() {
+    fn is_short_again_some_reads_after_a_value_of_any_length() {
         for long in [10_000, 32_000, 200_000, 1 << 20, 20 << 20] {
             let mut buffer = Buffer::new(32 * 1024);
             assert!(read(&mut buffer, long) >= long);

@@ -81,4 +81,18 @@ mod tests {
         assert_eq!(buffers.output.capacity(), 0);
         assert_eq!(buffers.output().len(), OUTPUT);
     }
+
+    #[test]
+    fn an_idle_connection_has_no_buffers() {
+        let mut buffers = ConnectionBuffers::new();
+        buffers.output();
+        while buffers.input().len() <= INPUT {
+            let amount = buffers.input_append_buf().len();
+            buffers.input_appended(amount);
+        }
+        buffers.input_consume(buffers.input().len());
+        buffers.release();
+        assert_eq!((buffers.input().len(), buffers.output.capacity()), (0, 0));
+        assert_eq!(buffers.input_append_buf().len(), Buffer::LEAST);
+    }
 }

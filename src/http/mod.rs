@@ -18,7 +18,9 @@ pub(crate) use tls::provider as tls_provider;
 
 use std::fmt;
 use std::io::{self, Read};
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use log::debug;
@@ -182,10 +184,16 @@ impl Http {
         let sent = self.prepare(agent, request, limits)?;
         let authorization = self.config.credentials().authorization(self.config.clock())?;
         let running = Running::new(stop, authorization.map(Secret::new));
-        let answer = running.enter(|| match sent {
-            Prepared::Bare(request) => agent.run(request),
-            Prepared::WithBody(request) => agent.run(request),
-        });
+        let send = || {
+            running.enter(|| match sent {
+                Prepared::Bare(request) => agent.run(request),
+                Prepared::WithBody(request) => agent.run(request),
+            })
+        };
+        let answer = match limits {
+            Limits::Total(_) => send(),
+            Limits::Stream { .. } => apart(send)?,
+        };
         match answer {
             Ok(answer) => {
                 let (head, body) = answer.into_parts();
@@ -234,6 +242,17 @@ impl Http {
             Prepared::WithBody(limits.set(agent, builder.body(request.body.clone()).map_err(bad)?))
         })
     }
+}
+
+/// Runs `f` on a thread of its own and waits for it. A handshake of TLS, and ureq up to the head of an answer, write over
+/// 30 KB of stack, which a thread that then reads a watch for years would keep.
+fn apart<T: Send>(f: impl FnOnce() -> T + Send) -> Result<T> {
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().name("lw-send".into()).spawn_scoped(scope, f);
+        let thread =
+            thread.map_err(|e| Error::new(Kind::Limit, "the system has no thread left").with_source(e))?;
+        thread.join().map_err(|panic| resume_unwind(panic))
+    })
 }
 
 /// ureq tells a request with a body from one without by its type.

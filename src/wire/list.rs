@@ -93,7 +93,7 @@ impl<K: Resource> ListDecoder<K> {
         self
     }
 
-    /// Where a reader writes the next bytes of the body: at least 4 KiB. Tell how many it wrote with
+    /// Where a reader writes the next bytes of the body: at least 2 KiB. Tell how many it wrote with
     /// [`filled`](Self::filled), then take all items before the next read.
     pub fn space(&mut self) -> &mut [u8] {
         self.buffer.space()
@@ -262,7 +262,7 @@ impl<K: Resource> ListDecoder<K> {
         let item = match std::str::from_utf8(bytes) {
             Err(error) => Err(self.explain(&String::from_utf8_lossy(bytes), &tell_bytes(bytes, error))),
             Ok(text) => {
-                let mut json = serde_json::Deserializer::from_str(text);
+                let mut json = serde_json::Deserializer::from_slice(bytes);
                 let item = self.seed().deserialize(&mut json).and_then(|item| json.end().map(|()| item));
                 item.map_err(|error| self.explain(text, &tell(text, &error)))
             }

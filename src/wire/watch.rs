@@ -88,7 +88,7 @@ impl<K: Resource> WatchDecoder<K> {
         self
     }
 
-    /// Where a reader writes the next bytes of the stream: at least 4 KiB. Tell how many it wrote with
+    /// Where a reader writes the next bytes of the stream: at least 2 KiB. Tell how many it wrote with
     /// [`filled`](Self::filled), then take all events before the next read.
     pub fn space(&mut self) -> &mut [u8] {
         self.buffer.space()
@@ -165,13 +165,14 @@ impl<K: Resource> WatchDecoder<K> {
                 return Some(Err(self.explain(&String::from_utf8_lossy(line), &tell_bytes(line, error))));
             }
         };
-        let mut json = serde_json::Deserializer::from_str(text);
+        // From bytes as in lists: from text there would be all code of each type a second time.
+        let mut json = serde_json::Deserializer::from_slice(line);
         let envelope = json.deserialize_map(EnvelopeVisitor { expected: &self.expected, kind: PhantomData });
         let told = match envelope.and_then(|envelope| json.end().map(|()| envelope)) {
             Ok(Envelope::Told(told)) => Ok(told),
             // The object came before the type.
             Ok(Envelope::Raw(kind, raw)) => {
-                let mut json = serde_json::Deserializer::from_str(raw);
+                let mut json = serde_json::Deserializer::from_slice(raw.as_bytes());
                 let seed = ToldSeed { kind, expected: &self.expected, object: PhantomData };
                 seed.deserialize(&mut json).map_err(|error| (raw, error))
             }
