@@ -1,13 +1,13 @@
 //! When a collection that a burst has filled gives its memory back.
 
-/// Fewer places than this are not worth it.
-const LEAST: usize = 1024;
+/// So many places are kept at least.
+const LEAST: usize = 64;
 
 /// The capacity to shrink to, for a collection of `len` items with room for `capacity`, if it is time: once an eighth
 /// is used. As that leaves room for as many again, no item moves more often than a few times for each that came or
 /// went.
 pub(crate) fn target(len: usize, capacity: usize) -> Option<usize> {
-    (capacity > LEAST && len < capacity / 8).then_some(len * 2)
+    (capacity > 2 * LEAST && len < capacity / 8).then_some(LEAST.max(len * 2))
 }
 
 #[cfg(test)]
@@ -32,7 +32,7 @@ mod tests {
                     moved += items.len();
                 }
             }
-            assert!(items.capacity() <= LEAST);
+            assert!(items.capacity() <= 2 * LEAST);
         }
         assert!(moved < 2 * steps, "{moved} moves in {steps} steps");
     }

@@ -517,7 +517,7 @@ mod tests {
         assert_eq!(take_all(&queue).len(), 100_000);
         let state = queue.0.lock();
         let capacities = [state.items.capacity(), state.ready.capacity(), state.delays.capacity()];
-        assert!(capacities.iter().all(|capacity| *capacity < 4096), "{capacities:?}");
+        assert!(capacities.iter().all(|capacity| *capacity <= 128), "{capacities:?}");
     }
 
     #[test]
