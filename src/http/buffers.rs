@@ -6,6 +6,9 @@ use crate::buffer::Buffer;
 
 /// Bytes that are read from a socket at once, where that many come.
 const INPUT: usize = 16 << 10;
+/// So many bytes may wait for what makes them of use: the end of a head, of which ureq takes 64 KiB, or of a line between
+/// chunks.
+const MOST: usize = 128 << 10;
 /// Bytes of a request that are written at once; what is not its body must fit.
 pub(super) const OUTPUT: usize = 8 << 10;
 
@@ -47,7 +50,8 @@ impl Buffers for ConnectionBuffers {
     }
 
     fn input_append_buf(&mut self) -> &mut [u8] {
-        self.input.space()
+        // No room reads as no progress, which is an error.
+        if self.input.bytes().len() < MOST { self.input.space() } else { &mut [] }
     }
 
     fn input_appended(&mut self, amount: usize) {
@@ -80,6 +84,16 @@ mod tests {
         buffers.sent();
         assert_eq!(buffers.output.capacity(), 0);
         assert_eq!(buffers.output().len(), OUTPUT);
+    }
+
+    #[test]
+    fn bytes_that_are_of_no_use_take_limited_memory() {
+        let mut buffers = ConnectionBuffers::new();
+        for _ in 0..1000 {
+            let amount = buffers.input_append_buf().len();
+            buffers.input_appended(amount);
+        }
+        assert!((MOST..=2 * MOST).contains(&buffers.input().len()), "{}", buffers.input().len());
     }
 
     #[test]

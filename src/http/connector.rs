@@ -290,6 +290,9 @@ impl Transport for Connection {
         self.wire.limit(Side::Read, timeout.not_zero().map(|d| *d))?;
         self.buffers.sent();
         let input = self.buffers.input_append_buf();
+        if input.is_empty() {
+            return Ok(false);
+        }
         let read = match &mut self.tls {
             Some(session) => session.read(&mut self.wire, input),
             None => self.wire.read(input),
