@@ -262,7 +262,7 @@ impl<K: Resource> ListDecoder<K> {
         let item = match std::str::from_utf8(bytes) {
             Err(error) => Err(self.explain(&String::from_utf8_lossy(bytes), &tell_bytes(bytes, error))),
             Ok(text) => {
-                let mut json = serde_json::Deserializer::from_slice(bytes);
+                let mut json = serde_json::Deserializer::from_str(text);
                 let item = self.seed().deserialize(&mut json).and_then(|item| json.end().map(|()| item));
                 item.map_err(|error| self.explain(text, &tell(text, &error)))
             }

@@ -165,14 +165,13 @@ impl<K: Resource> WatchDecoder<K> {
                 return Some(Err(self.explain(&String::from_utf8_lossy(line), &tell_bytes(line, error))));
             }
         };
-        // From bytes as in lists: from text there would be all code of each type a second time.
-        let mut json = serde_json::Deserializer::from_slice(line);
+        let mut json = serde_json::Deserializer::from_str(text);
         let envelope = json.deserialize_map(EnvelopeVisitor { expected: &self.expected, kind: PhantomData });
         let told = match envelope.and_then(|envelope| json.end().map(|()| envelope)) {
             Ok(Envelope::Told(told)) => Ok(told),
             // The object came before the type.
             Ok(Envelope::Raw(kind, raw)) => {
-                let mut json = serde_json::Deserializer::from_slice(raw.as_bytes());
+                let mut json = serde_json::Deserializer::from_str(raw);
                 let seed = ToldSeed { kind, expected: &self.expected, object: PhantomData };
                 seed.deserialize(&mut json).map_err(|error| (raw, error))
             }
