@@ -13,9 +13,11 @@ pub mod workqueue;
 
 mod backoff;
 mod base64_text;
+mod buffer;
 mod clock;
 mod error;
 mod http;
+mod shrink;
 mod stop;
 mod sync;
 

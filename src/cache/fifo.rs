@@ -7,6 +7,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use crate::clock::Clock;
 use crate::error::Unfit;
 use crate::object::{ObjectKey, Resource};
+use crate::shrink;
 use crate::stop::Stop;
 use crate::sync::select;
 
@@ -65,8 +66,33 @@ pub enum Delta<K> {
 /// # Ok::<(), listwatch::Error>(())
 /// ```
 pub struct Fifo<K> {
-    sender: Sender<Delta<K>>,
-    receiver: Receiver<Delta<K>>,
+    sender: Sender<Parcel<K>>,
+    receiver: Receiver<Parcel<K>>,
+}
+
+/// A delta on its way. The channel has room for all it may hold from the start: two words for each are a quarter of
+/// what deltas take, and most are of this kind.
+pub(super) enum Parcel<K> {
+    Upsert(Arc<K>),
+    Other(Box<Delta<K>>),
+}
+
+impl<K> From<Delta<K>> for Parcel<K> {
+    fn from(delta: Delta<K>) -> Self {
+        match delta {
+            Delta::Upsert(object) => Self::Upsert(object),
+            other => Self::Other(Box::new(other)),
+        }
+    }
+}
+
+impl<K> From<Parcel<K>> for Delta<K> {
+    fn from(parcel: Parcel<K>) -> Self {
+        match parcel {
+            Parcel::Upsert(object) => Self::Upsert(object),
+            Parcel::Other(other) => *other,
+        }
+    }
 }
 
 impl<K> Fifo<K> {
@@ -80,7 +106,7 @@ impl<K> Fifo<K> {
     /// Appends a delta. Blocks while the queue is full; returns `false`, without the delta, if stopped meanwhile.
     pub fn push(&self, delta: Delta<K>, stop: &Stop) -> bool {
         select! {
-            send(self.sender, delta) -> sent => sent.is_ok(),
+            send(self.sender, delta.into()) -> sent => sent.is_ok(),
             recv(stop.signal()) -> _ => false,
         }
     }
@@ -88,7 +114,7 @@ impl<K> Fifo<K> {
     /// Takes the first delta. Blocks while the queue is empty; `None` once stopped.
     pub fn pop(&self, stop: &Stop) -> Option<Delta<K>> {
         select! {
-            recv(self.receiver) -> delta => delta.ok(),
+            recv(self.receiver) -> parcel => parcel.ok().map(Delta::from),
             recv(stop.signal()) -> _ => None,
         }
     }
@@ -106,7 +132,7 @@ impl<K> Fifo<K> {
     }
 
     /// The end to take deltas from, for `select!`.
-    pub(super) fn receiver(&self) -> &Receiver<Delta<K>> {
+    pub(super) fn receiver(&self) -> &Receiver<Parcel<K>> {
         &self.receiver
     }
 }
@@ -124,7 +150,7 @@ impl<K: Resource> Fifo<K> {
         loop {
             let timer = clock.timer(failed.iter().map(|f| f.due).min());
             let delta = select! {
-                recv(self.receiver) -> delta => delta.ok(),
+                recv(self.receiver) -> parcel => parcel.ok().map(Delta::from),
                 recv(timer.channel()) -> _ => None,
                 recv(stop.signal()) -> _ => return,
             };
@@ -156,6 +182,9 @@ impl<K: Resource> Fifo<K> {
                 f.due = now + f.wait;
                 true
             });
+            if let Some(capacity) = shrink::target(failed.len(), failed.capacity()) {
+                failed.shrink_to(capacity);
+            }
         }
     }
 }
@@ -223,6 +252,12 @@ mod tests {
             Delta::Bookmark(version) => format!("bookmark {version}"),
             Delta::Resync => "resync".into(),
         }
+    }
+
+    /// Each informer has a channel with room for hundreds.
+    #[test]
+    fn a_delta_waits_in_two_words() {
+        assert_eq!(size_of::<Parcel<ConfigMap>>(), 2 * size_of::<usize>());
     }
 
     #[test]

@@ -21,8 +21,9 @@ use crate::object::Resource;
 use crate::stop::Stop;
 use crate::sync::{Mutex, MutexGuard, select};
 
-/// So many deltas wait between the thread that reads and the one that applies.
-const FIFO_CAPACITY: usize = 256;
+/// So many deltas wait between the thread that reads and the one that applies. Their places are there from the start, in
+/// each informer: 3 KB.
+const FIFO_CAPACITY: usize = 128;
 
 /// A shared informer: a local copy of objects that follows the server, and tells handlers of each change.
 ///
@@ -355,7 +356,7 @@ impl<K: Resource> Shared<K> {
         'deltas: while !self.stop.is_stopped() {
             let timer = self.clock.timer(resyncs.next(&self.lock().listeners, &self.clock));
             let delta = select! {
-                recv(self.fifo.receiver()) -> delta => delta.ok(),
+                recv(self.fifo.receiver()) -> parcel => parcel.ok().map(Delta::from),
                 recv(timer.channel()) -> _ => None,
                 recv(self.wake.1) -> _ => continue 'deltas,
                 recv(self.stop.signal()) -> _ => break 'deltas,

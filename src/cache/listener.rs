@@ -17,6 +17,7 @@ use super::thread::Thread;
 use crate::clock::Clock;
 use crate::error::{Error, Kind, Result};
 use crate::object::{ObjectKey, Resource};
+use crate::shrink;
 use crate::stop::Stop;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, thread_local};
@@ -338,8 +339,8 @@ impl<K: Resource> Queue<K> {
     fn calm_down(&mut self) {
         self.last = None;
         self.limit = BOUND;
-        if self.notes.capacity() > 4 * BOUND {
-            self.notes.shrink_to(BOUND);
+        if let Some(capacity) = shrink::target(self.notes.len(), self.notes.capacity()) {
+            self.notes.shrink_to(capacity);
         }
     }
 }
@@ -659,7 +660,7 @@ mod tests {
         let mut queue = Queue::<ConfigMap>::new();
         queue.extend((0..100_000).map(|n| add(&format!("a/{n}@1"))));
         while queue.pop().is_some() {}
-        assert!(queue.notes.capacity() <= 4 * BOUND && queue.limit == BOUND && queue.last.is_none());
+        assert!(queue.notes.capacity() <= 128 && queue.limit == BOUND && queue.last.is_none());
     }
 
     #[test]

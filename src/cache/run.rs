@@ -82,6 +82,8 @@ enum Next {
     List(Error),
 }
 
+/// What is called seldom or runs for long is not inlined: frames of all of it at once would lie on the stack of each
+/// idle informer.
 impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
     pub(super) fn new(reflector: &'a Reflector<K>, sink: &'a mut S, stop: &'a Stop) -> Self {
         Self {
@@ -181,6 +183,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
     }
 
     /// The present state, given to the sink; in the mode of a stream, also the rest of that stream.
+    #[inline(never)]
     fn initial(&mut self) -> Result<Option<Events<K>>> {
         self.listing(0, None);
         self.reflector.vitals.edit().mode = self.mode;
@@ -210,6 +213,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
     }
 
     /// Lists in pages of `limit` objects, 0 for all in one answer.
+    #[inline(never)]
     fn list(&mut self, limit: u32) -> Result<()> {
         let reflector = self.reflector;
         let mut params = reflector.list_params().limit(limit);
@@ -265,6 +269,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
     }
 
     /// Lists as a stream.
+    #[inline(never)]
     fn watch_list(&mut self) -> Result<Events<K>> {
         let reflector = self.reflector;
         let from = if self.from_latest { "" } else { &self.version };
@@ -362,6 +367,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
     }
 
     /// Watches from the version that was reached; `again` if a watch before it has ended.
+    #[inline(never)]
     fn resume(&mut self, again: bool) -> Result<Events<K>> {
         if self.doubt && self.is_ordered() {
             match self.compare_with_server() {
@@ -428,6 +434,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
     }
 
     /// Takes the events of one watch to its end.
+    #[inline(never)]
     fn follow(&mut self, events: Events<K>, start: Instant) -> Next {
         self.activity(Activity::Watching);
         let mut quiet = true;
@@ -526,6 +533,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
     }
 
     /// Writes a failure down and waits. Returns whether it was stopped meanwhile.
+    #[inline(never)]
     fn fail(&mut self, e: &Error, next: &str) -> bool {
         let reflector = self.reflector;
         let now = reflector.clock.now();

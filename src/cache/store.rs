@@ -10,6 +10,7 @@ use super::fifo::Delta;
 use super::version::is_behind;
 use crate::error::{Error, Result, Unfit};
 use crate::object::{ObjectKey, Resource};
+use crate::shrink;
 use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Gives the values under which an object is found in an index. Pure: the same for the same object, each time.
@@ -247,6 +248,9 @@ impl<K> Index<K> {
                 }
             }
         }
+        if let Some(capacity) = shrink::target(self.keys.len(), self.keys.capacity()) {
+            self.keys.shrink_to(capacity);
+        }
     }
 }
 
@@ -371,7 +375,7 @@ impl<K: Resource> StoreWriter<K> {
                 let gone = before.into_values();
                 changes.extend(gone.map(|object| Change::Deleted { object, final_state_known: false }));
                 changes.append(&mut later);
-                state.indexes.iter_mut().for_each(|index| index.keys.clear());
+                state.indexes.iter_mut().for_each(|index| index.keys = HashMap::new());
                 true
             }
             Delta::Bookmark(version) => {
@@ -577,6 +581,21 @@ mod tests {
         writer.apply(replace(&["a/x@7"], &["a/x", "a/y"], "8"));
         assert_eq!(store.index_values("version").unwrap(), ["2", "7"]);
         assert_eq!(there(&store), ["a/x@7", "a/y@2"]);
+    }
+
+    #[test]
+    fn values_of_an_index_that_are_gone_leave_no_memory_behind() {
+        let (store, mut writer) = Store::new();
+        store.add_index("version", |map: &ConfigMap| vec![map.metadata.resource_version.clone()]).unwrap();
+        let names: Vec<_> = (0..10_000).map(|n| format!("a/{n}@{n}")).collect();
+        let all: Vec<_> = names.iter().map(String::as_str).collect();
+        writer.apply(replace(&all, &[], "10000"));
+        for name in &all {
+            let gone = object(name);
+            writer.apply(Delta::Delete { key: gone.key(), object: Some(gone) });
+        }
+        let keys = &store.read().indexes[0].keys;
+        assert!(keys.is_empty() && keys.capacity() <= 128, "{}", keys.capacity());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::error::Result;
-use crate::http::Response;
+use crate::http::{Body, Response};
 use crate::object::Resource;
 use crate::stop::Stop;
 use crate::wire::{Bookmark, Expect, WatchDecoder, WatchEvent};
@@ -19,8 +19,8 @@ use crate::wire::{Bookmark, Expect, WatchDecoder, WatchEvent};
 ///
 /// [`Informer`](crate::Informer) does all this, for ever.
 pub struct Watch<K> {
-    /// `None` once it has ended.
-    answer: Option<Response>,
+    /// `None` once it has ended. Without its head, which would be kept for hours.
+    body: Option<Body>,
     decoder: WatchDecoder<K>,
     stop: Stop,
 }
@@ -29,20 +29,20 @@ impl<K: Resource> Watch<K> {
     /// `initial` limits the silence until a bookmark says that the initial events were all.
     pub(super) fn new(answer: Response, expect: Expect, initial: Option<Duration>, stop: Stop) -> Self {
         answer.body.set_silence(initial);
-        Self { answer: Some(answer), decoder: WatchDecoder::new(expect), stop }
+        Self { body: Some(answer.body), decoder: WatchDecoder::new(expect), stop }
     }
 
     fn read(&mut self) -> Result<Option<WatchEvent<K>>> {
-        while let Some(answer) = &mut self.answer {
+        while let Some(body) = &mut self.body {
             if let Some(event) = self.decoder.next_event() {
                 if let Ok(WatchEvent::Bookmark(Bookmark { initial_events_end: true, .. })) = &event {
-                    answer.body.set_silence(None);
+                    body.set_silence(None);
                 }
                 return event.map(Some);
             }
-            match answer.body.read(self.decoder.space())? {
+            match body.read(self.decoder.space())? {
                 0 => {
-                    self.answer = None;
+                    self.body = None;
                     self.decoder.finish()?;
                 }
                 amount => self.decoder.filled(amount),
@@ -60,7 +60,7 @@ impl<K: Resource> Iterator for Watch<K> {
             Ok(event) => event.map(Ok),
             Err(e) if e.unfit().is_some() => Some(Err(e)),
             Err(e) => {
-                self.answer = None;
+                self.body = None;
                 if self.stop.is_stopped() { None } else { Some(Err(e.context("watch"))) }
             }
         }
@@ -69,7 +69,7 @@ impl<K: Resource> Iterator for Watch<K> {
 
 impl<K> fmt::Debug for Watch<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch").field("open", &self.answer.is_some()).finish_non_exhaustive()
+        f.debug_struct("Watch").field("open", &self.body.is_some()).finish_non_exhaustive()
     }
 }
 

@@ -14,10 +14,9 @@ use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use ureq::config::Config as UreqConfig;
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::time::Duration as UreqDuration;
-use ureq::unversioned::transport::{
-    Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport,
-};
+use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, NextTimeout, Transport};
 
+use super::buffers::ConnectionBuffers;
 use super::call::Call;
 use super::tls::{Session, Tls};
 use crate::clock::Clock;
@@ -96,12 +95,10 @@ impl TcpConnector {
             }
         }
         let socket = connected?;
-        let buffers =
-            LazyBuffers::new(details.config.input_buffer_size(), details.config.output_buffer_size());
         let mut connection = Connection {
             wire: Wire { socket, timeouts: [None; 2], deadline: None, clock: self.clock.clone() },
             tls: None,
-            buffers,
+            buffers: ConnectionBuffers::new(),
             call: call.clone(),
         };
         if details.needs_tls() {
@@ -171,7 +168,7 @@ fn dial(address: SocketAddr, limit: Duration, call: &Call) -> Result<Arc<Socket>
 pub(super) struct Connection {
     wire: Wire,
     tls: Option<Session>,
-    buffers: LazyBuffers,
+    buffers: ConnectionBuffers,
     /// The call that it serves now.
     call: Arc<Call>,
 }
@@ -291,7 +288,11 @@ impl Transport for Connection {
             timeout.reason = ureq::Timeout::PerRead;
         }
         self.wire.limit(Side::Read, timeout.not_zero().map(|d| *d))?;
+        self.buffers.sent();
         let input = self.buffers.input_append_buf();
+        if input.is_empty() {
+            return Ok(false);
+        }
         let read = match &mut self.tls {
             Some(session) => session.read(&mut self.wire, input),
             None => self.wire.read(input),
@@ -307,7 +308,10 @@ impl Transport for Connection {
         // Bytes that nobody asked for, and the end of the stream, both end its use.
         let quiet = socket.set_nonblocking(true).is_ok()
             && matches!((&**socket).read(&mut byte), Err(e) if e.kind() == io::ErrorKind::WouldBlock);
-        quiet && socket.set_nonblocking(false).is_ok()
+        let is_open = quiet && socket.set_nonblocking(false).is_ok();
+        // Asked when a call has ended, and before the next.
+        self.buffers.release();
+        is_open
     }
 
     fn is_tls(&self) -> bool {

@@ -3,6 +3,7 @@
 //! A request goes out with credentials, on a connection that its [`Stop`] can end; the answer comes back as a code,
 //! a few headers and a body to be read. What they mean is the business of `client`.
 
+mod buffers;
 mod call;
 mod connector;
 mod headers;
@@ -17,12 +18,15 @@ pub(crate) use tls::provider as tls_provider;
 
 use std::fmt;
 use std::io::{self, Read};
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use log::debug;
 use ureq::http;
 
+use self::buffers::OUTPUT;
 use self::call::{Call, Running};
 use self::connector::{NoResolver, TcpConnector};
 use self::tls::Tls;
@@ -37,10 +41,8 @@ const IDLE_CONNECTIONS: usize = 16;
 const IDLE_TIME: Duration = Duration::from_secs(60);
 /// How much of a refusal is read so that its connection can be used again.
 const REFUSAL: usize = 64 << 10;
-/// Bytes of buffer that a connection has for what it reads and for what it writes.
-const BUFFERS: [usize; 2] = [16 << 10, 8 << 10];
 /// ureq must write the first line of a request into the buffer in one piece.
-const LONGEST_URI: usize = BUFFERS[1] - 64;
+const LONGEST_URI: usize = OUTPUT - 64;
 
 /// A longer limit of time is as good as this one; clocks overflow when they add it, and panic.
 const LONGEST_TIME: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -113,8 +115,6 @@ impl Http {
                 .max_idle_connections(idle)
                 .max_idle_connections_per_host(idle)
                 .max_idle_age(IDLE_TIME)
-                .input_buffer_size(BUFFERS[0])
-                .output_buffer_size(BUFFERS[1])
                 .build();
             let connector = TcpConnector { tls: tls.clone(), clock: config.clock().clone(), timeout };
             ureq::Agent::with_parts(settings, connector, NoResolver)
@@ -184,10 +184,16 @@ impl Http {
         let sent = self.prepare(agent, request, limits)?;
         let authorization = self.config.credentials().authorization(self.config.clock())?;
         let running = Running::new(stop, authorization.map(Secret::new));
-        let answer = running.enter(|| match sent {
-            Prepared::Bare(request) => agent.run(request),
-            Prepared::WithBody(request) => agent.run(request),
-        });
+        let send = || {
+            running.enter(|| match sent {
+                Prepared::Bare(request) => agent.run(request),
+                Prepared::WithBody(request) => agent.run(request),
+            })
+        };
+        let answer = match limits {
+            Limits::Total(_) => send(),
+            Limits::Stream { .. } => apart(send)?,
+        };
         match answer {
             Ok(answer) => {
                 let (head, body) = answer.into_parts();
@@ -236,6 +242,17 @@ impl Http {
             Prepared::WithBody(limits.set(agent, builder.body(request.body.clone()).map_err(bad)?))
         })
     }
+}
+
+/// Runs `f` on a thread of its own and waits for it. A handshake of TLS, and ureq up to the head of an answer, write over
+/// 30 KB of stack, which a thread that then reads a watch for years would keep.
+fn apart<T: Send>(f: impl FnOnce() -> T + Send) -> Result<T> {
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().name("lw-send".into()).spawn_scoped(scope, f);
+        let thread =
+            thread.map_err(|e| Error::new(Kind::Limit, "the system has no thread left").with_source(e))?;
+        thread.join().map_err(|panic| resume_unwind(panic))
+    })
 }
 
 /// ureq tells a request with a body from one without by its type.

@@ -6,10 +6,10 @@ use serde::de::{DeserializeSeed, IgnoredAny};
 use serde_json::{Map, Value};
 
 use super::Expect;
-use super::buffer::Buffer;
 use super::object::ObjectSeed;
 use super::scan::Scan;
 use super::unfit::{Probe, probe};
+use crate::buffer::Buffer;
 use crate::error::{Error, Kind, Result};
 use crate::object::{BorrowedText, ListMeta, Resource, Status, short, tell, tell_bytes};
 
@@ -93,7 +93,7 @@ impl<K: Resource> ListDecoder<K> {
         self
     }
 
-    /// Where a reader writes the next bytes of the body: at least 8 KiB. Tell how many it wrote with
+    /// Where a reader writes the next bytes of the body: at least 2 KiB. Tell how many it wrote with
     /// [`filled`](Self::filled), then take all items before the next read.
     pub fn space(&mut self) -> &mut [u8] {
         self.buffer.space()

@@ -15,7 +15,6 @@
 //! # Ok::<(), listwatch::Error>(())
 //! ```
 
-mod buffer;
 mod list;
 mod object;
 mod scan;

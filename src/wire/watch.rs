@@ -9,9 +9,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::Expect;
-use super::buffer::Buffer;
 use super::object::ObjectSeed;
 use super::unfit::{self, Probe, probe};
+use crate::buffer::Buffer;
 use crate::error::{Error, Kind, Result};
 use crate::object::{BorrowedText, Map, Resource, Status, nullable, short, tell, tell_bytes};
 
@@ -88,7 +88,7 @@ impl<K: Resource> WatchDecoder<K> {
         self
     }
 
-    /// Where a reader writes the next bytes of the stream: at least 8 KiB. Tell how many it wrote with
+    /// Where a reader writes the next bytes of the stream: at least 2 KiB. Tell how many it wrote with
     /// [`filled`](Self::filled), then take all events before the next read.
     pub fn space(&mut self) -> &mut [u8] {
         self.buffer.space()

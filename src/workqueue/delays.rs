@@ -2,6 +2,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::time::Instant;
 
+use crate::shrink;
+
 /// Items that wait for their time, each once and at its earliest deadline.
 ///
 /// A sorted map rather than a binary heap: a deadline that is replaced by an earlier one leaves, so that the memory
@@ -68,11 +70,19 @@ impl<T: Clone + Eq + Hash> Delays<T> {
         self.order.first_key_value().map(|((at, _), _)| *at)
     }
 
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.waits.capacity()
+    }
+
     /// Takes the next item whose time has come.
     pub(super) fn pop_due(&mut self, now: Instant) -> Option<T> {
         let entry = self.order.first_entry().filter(|entry| entry.key().0 <= now)?;
         let item = entry.remove();
         self.waits.remove(&item);
+        if let Some(capacity) = shrink::target(self.waits.len(), self.waits.capacity()) {
+            self.waits.shrink_to(capacity);
+        }
         Some(item)
     }
 }

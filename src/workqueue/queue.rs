@@ -10,6 +10,7 @@ use super::delays::Delays;
 use super::hash::KeyHash;
 use super::rate_limit::RateLimit;
 use crate::clock::Clock;
+use crate::shrink;
 use crate::stop::Stop;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
@@ -372,6 +373,12 @@ impl<T: Clone + Eq + Hash + 'static> State<T> {
                 self.items.insert(item, Stage::Queued);
             }
         }
+        if let Some(capacity) = shrink::target(self.items.len(), self.items.capacity()) {
+            self.items.shrink_to(capacity);
+        }
+        if let Some(capacity) = shrink::target(self.ready.len(), self.ready.capacity()) {
+            self.ready.shrink_to(capacity);
+        }
     }
 
     /// Asks the limiter, unless that was done for the deadline that `item` waits for.
@@ -498,6 +505,19 @@ mod tests {
         while queue.0.lock().idle != count {
             thread::yield_now();
         }
+    }
+
+    #[test]
+    fn a_burst_that_is_over_leaves_no_memory_behind() {
+        let (queue, clock) = queue();
+        (0..100_000).for_each(|item| queue.add(item));
+        (100_000..200_000).for_each(|item| queue.add_after(item, MS));
+        assert_eq!(take_all(&queue).len(), 100_000);
+        clock.advance(MS);
+        assert_eq!(take_all(&queue).len(), 100_000);
+        let state = queue.0.lock();
+        let capacities = [state.items.capacity(), state.ready.capacity(), state.delays.capacity()];
+        assert!(capacities.iter().all(|capacity| *capacity <= 128), "{capacities:?}");
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
+use crate::shrink;
+
 /// Decides how long an item waits when it is added by [`add_rate_limited`](super::WorkQueue::add_rate_limited).
 ///
 /// All methods are called with the queue's lock held: they must be quick, and must not touch the queue.
@@ -204,6 +206,9 @@ impl<T: Clone + Eq + Hash> Tries<T> {
     fn forget(&mut self, item: &T) {
         if !self.0.is_empty() {
             self.0.remove(item);
+            if let Some(capacity) = shrink::target(self.0.len(), self.0.capacity()) {
+                self.0.shrink_to(capacity);
+            }
         }
     }
 }
@@ -218,6 +223,15 @@ mod tests {
     fn waits<T>(limiter: &mut impl RateLimit<T>, item: &T, count: usize) -> Vec<u128> {
         let now = Clock::system().now();
         (0..count).map(|_| limiter.when(item, now).as_millis()).collect()
+    }
+
+    #[test]
+    fn items_that_are_forgotten_leave_no_memory_behind() {
+        let mut limiter = ItemExponentialFailure::default();
+        let now = Clock::system().now();
+        (0..100_000).for_each(|item| assert!(limiter.when(&item, now) > Duration::ZERO));
+        (0..100_000).for_each(|item| limiter.forget(&item));
+        assert!(limiter.tries.0.capacity() <= 128, "{}", limiter.tries.0.capacity());
     }
 
     #[test]

@@ -141,6 +141,18 @@ fn a_head_without_end_is_refused() {
 }
 
 #[test]
+fn a_line_between_chunks_without_end_is_refused() {
+    let server = Server::start(|mut connection| {
+        connection.request();
+        connection.stream();
+        connection.send("1".repeat(8 << 20));
+        connection.closed();
+    });
+    let error = config_maps(&client(&server.url())).get("a").unwrap_err();
+    assert!(error.is_io(), "{error:?}");
+}
+
+#[test]
 fn an_endless_answer_is_cut_at_its_limit() {
     let server = Server::start(|mut connection| {
         connection.request();
