@@ -33,12 +33,17 @@ pub struct ListDecoder<K> {
     scan: Scan,
     /// So many bytes of an item were parsed in vain; it is tried again when there are twice as many.
     tried: usize,
+    /// So many bytes are made text of to parse an item from: half as many again as the last ones had.
+    usual: usize,
     has_items: bool,
     meta: ListMeta,
     /// What a `Status` in place of the list says.
     status: Map<String, Value>,
     kind: PhantomData<fn() -> K>,
 }
+
+/// Of fewer bytes it makes no difference.
+const LEAST: usize = 1024;
 
 /// What comes next.
 #[derive(Debug)]
@@ -79,6 +84,7 @@ impl<K: Resource> ListDecoder<K> {
             at: At::Start,
             scan: Scan::default(),
             tried: 0,
+            usual: LEAST,
             has_items: false,
             meta: ListMeta::default(),
             status: Map::new(),
@@ -231,22 +237,26 @@ impl<K: Resource> ListDecoder<K> {
     }
 
     fn item(&mut self) -> Result<Option<Result<K>>> {
-        let bytes = self.buffer.bytes();
-        if bytes.len() >= self.tried * 2 {
-            let mut json = serde_json::Deserializer::from_slice(bytes);
+        while self.buffer.bytes().len() >= self.tried * 2 {
+            let bytes = self.buffer.bytes();
+            let piece = &bytes[..bytes.len().min(self.usual)];
+            let (text, broken) = text_of(piece);
+            let mut json = serde_json::Deserializer::from_str(text);
             match self.seed().deserialize(&mut json) {
                 Ok(item) => {
                     let length = json.into_iter::<IgnoredAny>().byte_offset();
                     if length > self.max_item {
                         return Err(self.too_long());
                     }
-                    // What was skipped was not looked at by the parser.
-                    if std::str::from_utf8(&bytes[..length]).is_ok() {
-                        self.item_taken(length);
-                        return Ok(Some(Ok(item)));
-                    }
+                    self.usual = (length + length / 2).max(self.usual - self.usual / 16).max(LEAST);
+                    self.item_taken(length);
+                    return Ok(Some(Ok(item)));
                 }
-                Err(error) if error.is_eof() => {
+                Err(error) if error.is_eof() && !broken && piece.len() < bytes.len() => {
+                    self.usual = piece.len() * 2;
+                    continue;
+                }
+                Err(error) if error.is_eof() && !broken => {
                     self.tried = bytes.len();
                     if self.tried > self.max_item {
                         return Err(self.too_long());
@@ -337,6 +347,17 @@ impl<K: Resource> ListDecoder<K> {
         let limit = self.max_item;
         Error::new(Kind::Limit, format!("an item of the list is longer than the limit of {limit} bytes"))
     }
+}
+
+/// The text that bytes begin with, and whether what follows can never be text.
+fn text_of(bytes: &[u8]) -> (&str, bool) {
+    std::str::from_utf8(bytes).map_or_else(
+        |error| {
+            let text = std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default();
+            (text, error.error_len().is_some())
+        },
+        |text| (text, false),
+    )
 }
 
 fn parse<'de, T: Deserialize<'de>>(json: &'de [u8]) -> Result<T> {
