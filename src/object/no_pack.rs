@@ -15,7 +15,6 @@ impl Packer {
         Self::default()
     }
 
-    #[allow(clippy::unused_self, reason = "as with the feature")]
     pub(super) fn pack(&mut self, _: &mut Body) {}
 }
 

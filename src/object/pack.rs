@@ -334,11 +334,14 @@ mod tests {
         let (mut packer, mut shape) = (Packer::new(), Shape::new(1));
         let large = format!("[{}]", (0..1000).map(|_| shape.text()).collect::<Vec<_>>().join(","));
         assert!(large.len() > 1 << 20);
+        let noise: String =
+            (0..1 << 18).map(|_| char::from(b'!' + (shape.numbers.next() % 90) as u8)).collect();
         let mut bodies = Vec::new();
         for _ in 0..30 {
             bodies.extend((0..5).map(|_| packed(&mut packer, &shape.text())));
             bodies.push(packed(&mut packer, &large));
             assert!(size(&bodies[bodies.len() - 1]) < large.len() / 5);
+            bodies.push(packed(&mut packer, &noise));
             assert!(packer.room.len() <= USUAL_ROOM, "the room for a large object is not kept");
         }
         assert!(packer.current.0.len() <= LONGEST_DICTIONARY);
