@@ -13,6 +13,7 @@ use listwatch::Client;
 use listwatch::client::{Method, RawRequest};
 use serde_json::{Value, json};
 
+use crate::pods;
 use crate::proc::{cpu, memory};
 
 pub(crate) fn download(client: &Client, n: usize) {
@@ -70,38 +71,12 @@ pub(crate) fn fill(client: &Client, n: usize) {
     println!("filled n={n}");
 }
 
-/// Pod `i` of the load server, without what an API server writes itself.
+/// A pod of the load server, without what an API server writes itself.
 fn pod(i: usize) -> Value {
-    let mut text = include_str!("../peers/replay/pod.json").to_owned();
-    let app = format!("app-{}", i % 97);
-    let hash = format!("{:010x}", i * 7919);
-    let digest = |k: usize| format!("{:064x}", i * k);
-    for (field, value) in [
-        ("NAME", format!("{app}-{hash}-{i:05}")),
-        ("NS", format!("ns-{}", i % 20)),
-        ("UID", String::new()),
-        ("RV", String::new()),
-        ("TIME", format!("2026-11-29T12:{:02}:{:02}Z", i / 250 / 60 % 60, i / 250 % 60)),
-        ("TIER", ["gold", "silver", "bronze"][i % 3].into()),
-        ("SUM", digest(104_729)),
-        ("NODE", format!("node-{}", i % 200)),
-        ("PODIP", format!("10.1.{}.{}", i / 250, i % 250)),
-        ("HOSTIP", format!("10.0.0.{}", i % 200)),
-        ("IMG", digest(1)),
-        ("CIDA", digest(3)),
-        ("CIDB", digest(5)),
-        ("SENT", String::new()),
-        ("HASH", hash),
-        ("APP", app),
-        ("I", i.to_string()),
-    ] {
-        text = text.replace(&format!("@{field}@"), &value);
-    }
-    let mut pod: Value = serde_json::from_str(&text).unwrap();
+    let mut pod: Value = serde_json::from_str(&pods::text(i, 0)).unwrap();
     let meta = pod["metadata"].as_object_mut().unwrap();
     for written_by_server in ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"] {
         meta.remove(written_by_server);
     }
-    meta["annotations"].as_object_mut().unwrap().remove("bench/sent");
     pod
 }

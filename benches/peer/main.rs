@@ -18,6 +18,8 @@
 #![allow(missing_docs)]
 
 mod cluster;
+#[path = "../pods/mod.rs"]
+mod pods;
 mod proc;
 mod queue;
 
@@ -237,7 +239,10 @@ impl Bench {
         sleep(Duration::from_secs(3));
         let (wall, each) = (start.elapsed().as_secs_f64(), (cpu() - before) / k as f64);
         let over = proc::peak_mb() - settled;
-        println!("relisted k={k} wall={wall:.1} cpu_per_relist={each:.3} over_relists_mb={over:.1} {}", memory());
+        println!(
+            "relisted k={k} wall={wall:.1} cpu_per_relist={each:.3} over_relists_mb={over:.1} {}",
+            memory()
+        );
     }
 
     fn many<K: Resource>(&self, n: usize, prefix: &str) {

@@ -47,7 +47,8 @@ pub(crate) fn run(what: &str) {
         "after" => {
             let mut due = HashMap::with_capacity(KEYS);
             for (i, key) in keys.iter().enumerate() {
-                let delay = Duration::from_millis(10) + i as u32 * (Duration::from_millis(1990) / KEYS as u32);
+                let delay =
+                    Duration::from_millis(10) + i as u32 * (Duration::from_millis(1990) / KEYS as u32);
                 due.insert(key.clone(), Instant::now() + delay);
                 queue.add_after(key.clone(), delay);
             }
@@ -63,7 +64,7 @@ pub(crate) fn run(what: &str) {
             const ITEMS: usize = 1000;
             const ROUNDS: u32 = 8;
             let mut due = HashMap::with_capacity(ITEMS);
-            let mut retry = |key: &ObjectKey, due: &mut HashMap<ObjectKey, Instant>| {
+            let retry = |key: &ObjectKey, due: &mut HashMap<ObjectKey, Instant>| {
                 let delay = Duration::from_millis(5) * (1 << queue.num_requeues(key));
                 due.insert(key.clone(), Instant::now() + delay);
                 queue.add_rate_limited(key.clone());
