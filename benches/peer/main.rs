@@ -1,22 +1,28 @@
-//! What an informer costs, in the form that the peers' benchmark kit takes: it prints one line a phase, `phase
-//! key=value …`.
+//! What listwatch costs, in the form that `benches/peers/run` takes: it prints one line a phase, `phase key=value …`.
 //!
 //! ```text
 //! peer [-variant V] [-mode M] sync N          sync N pods, then settle
 //!                             events N M      sync, then take M updates sent at once
 //!                             latency N M     sync, then take M updates at 500/s: bench/sent to handler
 //!                             controller N M  the same to a worker that takes the key from a queue and reads the cache
-//!                             relist N K      sync, then K forced relists: peak memory
+//!                             relist N K      sync, then K forced relists: peaks over settled memory
 //!                             many I [P]      I informers on namespaces P0 .. P(I-1); P is "ns-"
 //!                             idle            one informer on namespace ns-0, idle for 20 s
+//! peer queue single|fill|mpmc|after|backoff   see queue.rs
+//! peer download N | fill N                    see cluster.rs
 //! ```
 //!
 //! V: pod (default: the projection `types::Pod`), object (whole objects). M: list (default: pages of 500), cached,
-//! watchlist. `BENCH_SERVER` names the replay server; without it the kubeconfig names a real one.
+//! watchlist. `BENCH_SERVER` names the load server; without it the kubeconfig names one, over TLS.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)] // a measuring program may end so
 #![allow(missing_docs)]
 
-use std::fs;
+mod cluster;
+#[path = "../pods/mod.rs"]
+mod pods;
+mod proc;
+mod queue;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::sleep;
@@ -30,6 +36,7 @@ use listwatch::{
     Api, ApiResource, Client, Handlers, Informer, ListMode, Object, ObjectKey, RateLimiter, Resource, Scope,
     Stop, WorkQueue, enqueue,
 };
+use proc::{cpu, memory, quantiles, switches};
 
 fn main() {
     let (mut variant, mut mode) = ("pod".to_owned(), "list".to_owned());
@@ -48,6 +55,13 @@ fn main() {
         "watchlist" => ListMode::WatchList,
         other => panic!("no mode {other}"),
     };
+    let number = || words.get(1).and_then(|word| word.parse().ok()).expect("usage: see the top of main.rs");
+    match words.first().map(String::as_str) {
+        Some("queue") => return queue::run(words.get(1).map_or("", String::as_str)),
+        Some("download") => return cluster::download(&client(), number()),
+        Some("fill") => return cluster::fill(&client(), number()),
+        _ => {}
+    }
     let bench = Bench { client: client(), mode, stop: Stop::new(), start: Instant::now() };
     match variant.as_str() {
         "pod" => bench.run::<Pod>(&words),
@@ -75,7 +89,7 @@ const PODS: ApiResource = ApiResource::new("v1", "Pod", "pods", Scope::Namespace
 impl Bench {
     fn run<K: Resource>(&self, words: &[String]) {
         let number =
-            |at: usize| words.get(at).and_then(|w| w.parse().ok()).expect("usage: see the top of peer.rs");
+            |at: usize| words.get(at).and_then(|w| w.parse().ok()).expect("usage: see the top of main.rs");
         match words.first().map(String::as_str) {
             Some("sync") => {
                 let _informer = self.sync::<K>(number(1), |_| {});
@@ -88,7 +102,7 @@ impl Bench {
             Some("relist") => self.relist::<K>(number(1), number(2)),
             Some("many") => self.many::<K>(number(1), words.get(2).map_or("ns-", String::as_str)),
             Some("idle") => self.idle::<K>(),
-            _ => panic!("usage: see the top of peer.rs"),
+            _ => panic!("usage: see the top of main.rs"),
         }
         self.stop.stop();
     }
@@ -198,19 +212,19 @@ impl Bench {
             take()
         });
         let spent = cpu() - before;
-        lags.sort_unstable();
-        let at = |q: f64| lags[((q * lags.len() as f64) as usize).min(lags.len() - 1)] as f64 / 1e3;
         println!(
-            "{phase} n={m} p50_us={:.0} p99_us={:.0} max_us={:.0} cpu={spent:.3} cpu_us_per_event={:.1}",
-            at(0.5),
-            at(0.99),
-            at(1.0),
+            "{phase} n={m} {} cpu={spent:.3} cpu_us_per_event={:.1}",
+            quantiles(&mut lags),
             spent / m as f64 * 1e6
         );
     }
 
     fn relist<K: Resource>(&self, n: usize, k: usize) {
         let _informer = self.sync::<K>(n, |_| {});
+        sleep(Duration::from_secs(3));
+        let (settled, first) = (proc::resident_mb(), proc::peak_mb());
+        println!("settled over_first_mb={:.1} {}", first - settled, memory());
+        proc::forget_peak();
         let (start, before, base) = (Instant::now(), cpu(), self.stat("syncs"));
         for round in 1..=k {
             while self.stat("ready") == 0 {
@@ -224,7 +238,11 @@ impl Bench {
         }
         sleep(Duration::from_secs(3));
         let (wall, each) = (start.elapsed().as_secs_f64(), (cpu() - before) / k as f64);
-        println!("relisted k={k} wall={wall:.1} cpu_per_relist={each:.3} {}", memory());
+        let over = proc::peak_mb() - settled;
+        println!(
+            "relisted k={k} wall={wall:.1} cpu_per_relist={each:.3} over_relists_mb={over:.1} {}",
+            memory()
+        );
     }
 
     fn many<K: Resource>(&self, n: usize, prefix: &str) {
@@ -258,37 +276,4 @@ impl Bench {
 fn lag_of(object: &impl Resource) -> Option<u64> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
     Some(now.saturating_sub(object.annotation("bench/sent")?.parse().ok()?))
-}
-
-/// One number of a file of this kernel: kilobytes, threads or switches.
-fn status_of(file: &str, key: &str) -> u64 {
-    let text = fs::read_to_string(file).unwrap_or_default();
-    let value = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
-    value.and_then(|value| value.split_whitespace().next()?.parse().ok()).unwrap_or(0)
-}
-
-fn threads() -> impl Iterator<Item = String> {
-    fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path().display().to_string())
-}
-
-fn switches() -> u64 {
-    threads()
-        .map(|t| format!("{t}/status"))
-        .map(|f| status_of(&f, "voluntary_ctxt_switches") + status_of(&f, "nonvoluntary_ctxt_switches"))
-        .sum()
-}
-
-/// Seconds that the threads which live have spent; those that have ended here spent none worth telling.
-fn cpu() -> f64 {
-    let spent =
-        |t: String| fs::read_to_string(format!("{t}/schedstat")).ok()?.split(' ').next()?.parse::<u64>().ok();
-    threads().filter_map(spent).sum::<u64>() as f64 / 1e9
-}
-
-fn memory() -> String {
-    const SELF: &str = "/proc/self/status";
-    let mb = |key| status_of(SELF, key) as f64 / 1024.0;
-    let files = fs::read_dir("/proc/self/fd").unwrap().count();
-    let (rss, peak, threads) = (mb("VmRSS"), mb("VmHWM"), status_of(SELF, "Threads"));
-    format!("rss_mb={rss:.1} hwm_mb={peak:.1} threads={threads} fds={files}")
 }
