@@ -47,12 +47,16 @@ def counts(env):
     return TARGET / "counts" / "counts"
 
 
+# As README has it: equal functions once, and relocations packed.
+SMALL = "-C link-arg=-Wl,--icf=all -C link-arg=-Wl,-z,pack-relative-relocs"
+
+
 def sidecar(env, tls):
     """With symbols: `strip` afterwards gives the same file as the profile does, but for some hundred bytes."""
     target = TARGET / ("sidecar-tls" if tls else "sidecar-plain")
     command = ["cargo", "build", "--locked", "--profile", "sidecar", "--bin", "sidecar", "--target-dir", target]
     command += ["--config", TARGET / "profiles.toml", "--config", "profile.sidecar.strip=false"]
-    run(command + (["--features", "tls"] if tls else []), env)
+    run(command + (["--features", "tls"] if tls else []), env | {"RUSTFLAGS": SMALL})
     return target / "sidecar" / "sidecar"
 
 

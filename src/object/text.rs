@@ -18,14 +18,45 @@ pub struct Text(
     Option<Arc<Box<str>>>,
 );
 
-/// How many texts a decoding thread remembers (8 bytes each and the text itself, which mostly lives in a cache
-/// anyway), and of what length at most: longer ones are messages, seldom equal.
-const REMEMBERED: usize = 1024;
+/// How many texts a decoding thread remembers, at first and at most (8 bytes each and the text itself, which mostly lives in
+/// a cache anyway), and of what length at most: longer ones are messages, seldom equal.
+const REMEMBERED: [usize; 2] = [32, 1024];
 const LONGEST: usize = 128;
 
+/// Texts by hash; a newer one takes the place of an older one.
+struct Seen {
+    texts: Vec<Text>,
+    /// How many were driven out since the table last grew.
+    driven_out: usize,
+}
+
 thread_local! {
-    /// By hash; a newer text takes the place of an older one.
-    static SEEN: RefCell<Vec<Text>> = const { RefCell::new(Vec::new()) };
+    static SEEN: RefCell<Seen> = const { RefCell::new(Seen { texts: Vec::new(), driven_out: 0 }) };
+}
+
+impl Seen {
+    fn share(&mut self, text: &str) -> Text {
+        if self.driven_out >= self.texts.len() && self.texts.len() < REMEMBERED[1] {
+            self.grow();
+        }
+        let at = place(text, self.texts.len());
+        let place = &mut self.texts[at];
+        if **place != *text {
+            self.driven_out += usize::from(!place.is_empty());
+            *place = text.into();
+        }
+        place.clone()
+    }
+
+    fn grow(&mut self) {
+        let length = (self.texts.len() * 2).max(REMEMBERED[0]);
+        let texts = std::mem::replace(&mut self.texts, vec![Text::default(); length]);
+        self.driven_out = 0;
+        for text in texts.into_iter().filter(|text| !text.is_empty()) {
+            let at = place(&text, length);
+            self.texts[at] = text;
+        }
+    }
 }
 
 impl Text {
@@ -39,18 +70,7 @@ impl Text {
         if text.is_empty() {
             return Self::default();
         }
-        let place = place(text.as_bytes());
-        SEEN.try_with(|seen| {
-            let mut seen = seen.borrow_mut();
-            if seen.is_empty() {
-                seen.resize(REMEMBERED, Self::default());
-            }
-            if *seen[place] != *text {
-                seen[place] = text.into();
-            }
-            seen[place].clone()
-        })
-        .unwrap_or_else(|_| text.into())
+        SEEN.try_with(|seen| seen.borrow_mut().share(text)).unwrap_or_else(|_| text.into())
     }
 
     /// Whether there is nothing in it.
@@ -66,15 +86,16 @@ impl Text {
     }
 }
 
-/// Where a text is remembered: by a hash that is quick and good enough to find a place. Who forces collisions only
-/// loses the sharing.
-fn place(text: &[u8]) -> usize {
-    let hash = text.chunks(8).fold(text.len() as u64, |hash, chunk| {
+/// Where a text is remembered among so many: by a hash that is quick and good enough to find a place. Who forces
+/// collisions only loses the sharing.
+fn place(text: &str, places: usize) -> usize {
+    let hash = text.as_bytes().chunks(8).fold(text.len() as u64, |hash, chunk| {
         let mut word = [0; 8];
         word[..chunk.len()].copy_from_slice(chunk);
         (hash.rotate_left(23) ^ u64::from_le_bytes(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     });
-    (hash >> 40) as usize % REMEMBERED
+    // The upper bits depend on all of the text.
+    ((hash >> 32) * places as u64 >> 32) as usize
 }
 
 impl Deref for Text {
@@ -208,7 +229,17 @@ mod tests {
         let long = "x".repeat(100_000);
         assert_eq!(read(&long), long);
         assert_eq!(read(""), "");
-        SEEN.with_borrow(|seen| assert_eq!(seen.len(), REMEMBERED));
+        SEEN.with_borrow(|seen| assert_eq!(seen.texts.len(), REMEMBERED[1]));
+    }
+
+    #[test]
+    fn few_texts_take_little_and_are_all_remembered_when_there_are_more() {
+        let once = |n: usize| (0..n).map(|i| read(&format!("node-{i}"))).collect::<Vec<_>>();
+        once(8);
+        SEEN.with_borrow(|seen| assert_eq!(seen.texts.len(), REMEMBERED[0]));
+        let (a, b) = (0..20).map(|_| once(200)).fold((once(200), Vec::new()), |(_, b), c| (b, c));
+        let shared = a.iter().zip(&b).filter(|(a, b)| a.as_ptr() == b.as_ptr()).count();
+        assert!(shared > 120, "{shared}");
     }
 
     #[test]
