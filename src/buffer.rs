@@ -74,7 +74,11 @@ impl Buffer {
 
     /// Takes the first `count` bytes of `space` into use; no more than it has.
     pub(crate) fn filled(&mut self, count: usize) {
-        self.window.end = self.data.len().min(self.window.end.saturating_add(count));
+        let count = count.min(self.data.len() - self.window.end);
+        if count == 0 {
+            return;
+        }
+        self.window.end += count;
         self.full = self.window.end == self.data.len();
         self.reads = self.reads.saturating_add(1);
         self.most = self.most.max(self.window.len());
@@ -127,6 +131,16 @@ mod tests {
         assert!(buffer.space().len() >= Buffer::LEAST);
         assert_eq!(buffer.data.len(), 16 * 1024);
         assert_eq!(buffer.bytes(), &long[999_990..]);
+    }
+
+    #[test]
+    fn a_read_of_nothing_changes_nothing() {
+        let mut buffer = Buffer::new(16 * 1024);
+        (0..100).for_each(|_| buffer.filled(0));
+        assert_eq!(buffer.space().len(), Buffer::LEAST);
+        buffer.filled(0);
+        buffer.feed(b"all");
+        assert_eq!(buffer.bytes(), b"all");
     }
 
     /// Reads so much, uses it all, and says how long the buffer was for it.

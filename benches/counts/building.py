@@ -43,7 +43,7 @@ def prepare():
 
 
 def counts(env):
-    run(["cargo", "build", "--locked", "--profile", "counts", "--bin", "counts"], env)
+    run(["cargo", "build", "--locked", "--profile", "counts", "--bin", "counts", "--features", "pack"], env)
     return TARGET / "counts" / "counts"
 
 

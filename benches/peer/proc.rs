@@ -23,11 +23,14 @@ pub(crate) fn switches() -> u64 {
         .sum()
 }
 
-/// Seconds that the threads which live have spent; those that have ended here spent none worth telling.
+/// Seconds that this process has spent, by threads that have ended, too; to a hundredth.
 pub(crate) fn cpu() -> f64 {
-    let spent =
-        |t: String| fs::read_to_string(format!("{t}/schedstat")).ok()?.split(' ').next()?.parse::<u64>().ok();
-    threads().filter_map(spent).sum::<u64>() as f64 / 1e9
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // Fields 14 and 15, user and system; the name of the program, which ends in the last parenthesis, is the second.
+    let after = stat.rsplit(')').next().unwrap_or_default();
+    after.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>()
+        as f64
+        / 100.0
 }
 
 pub(crate) fn resident_mb() -> f64 {

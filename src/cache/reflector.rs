@@ -239,7 +239,7 @@ impl<K: Resource> Reflector<K> {
         Ok(Arc::new(object))
     }
 
-    fn transformed(&self, object: K) -> Result<K> {
+    pub(super) fn transformed(&self, object: K) -> Result<K> {
         let Some(transform) = &self.transform else { return Ok(object) };
         let unfit = Unfit {
             kind: "object".into(),

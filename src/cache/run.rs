@@ -451,8 +451,8 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
                 }
                 Ok(WatchEvent::Deleted(object)) => {
                     let (version, key) = (object.resource_version().to_owned(), object.key());
-                    // Deleted it is, whatever the transform says.
-                    let object = reflector.made_to_keep(object, &mut self.packer);
+                    // Deleted it is, whatever the transform says. Not packed, as nobody keeps it.
+                    let object = reflector.transformed(object).map(Arc::new);
                     let object = object.inspect_err(|e| drop(note_unfit(reflector, e))).ok();
                     Ok((version, Delta::Delete { key, object }))
                 }

@@ -250,7 +250,7 @@ fn apart<T: Send>(f: impl FnOnce() -> T + Send) -> Result<T> {
     thread::scope(|scope| {
         let thread = thread::Builder::new().name("lw-send".into()).spawn_scoped(scope, f);
         let thread =
-            thread.map_err(|e| Error::new(Kind::Limit, "the system has no thread left").with_source(e))?;
+            thread.map_err(|e| Error::new(Kind::Connect, "the system has no thread left").with_source(e))?;
         thread.join().map_err(|panic| resume_unwind(panic))
     })
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-use super::Text;
+use super::{BorrowedText, Text};
 
 /// Labels or annotations: text to text, sorted by key. Whatever the number of entries, the values are one allocation, and
 /// the keys one that maps with the same keys share, as they do when one thread decodes them one after the other.
@@ -27,8 +27,8 @@ pub struct Map {
     values: Box<str>,
 }
 
-/// Keys that take more bytes than this are not shared: nobody else has them.
-const LONGEST_KEYS: usize = 1024;
+/// Keys that take more bytes than this are not shared. A thousand of them may be remembered by a thread that decodes.
+const LONGEST_KEYS: usize = 512;
 /// A decoding thread keeps no more room than this for putting a map together.
 const ROOM: usize = 4096;
 
@@ -190,6 +190,15 @@ impl Serialize for Map {
 /// A null map is empty, a null value is the empty text: both are sent by some writers and taken by the API server.
 impl<'de> Deserialize<'de> for Map {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Option::<Entries>::deserialize(deserializer)?.map_or_else(Self::new, |Entries(map)| map))
+    }
+}
+
+/// A map that is not null.
+struct Entries(Map);
+
+impl<'de> Deserialize<'de> for Entries {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct MapVisitor;
 
         impl<'de> Visitor<'de> for MapVisitor {
@@ -199,18 +208,16 @@ impl<'de> Deserialize<'de> for Map {
                 f.write_str("a map of text to text")
             }
 
-            fn visit_unit<E>(self) -> Result<Map, E> {
-                Ok(Map::new())
-            }
-
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Map, A::Error> {
                 // Taken for the while, as a value may be read by code that reads maps.
                 let mut strung = STRUNG.try_with(RefCell::take).unwrap_or_default();
                 // The server sends keys sorted, so that the map can be put together as it comes.
                 let (mut last, mut sorted) = (0..0, true);
-                while let Some((Part(key), Part(value))) = map.next_entry::<Part<'de>, Part<'de>>()? {
+                while let Some((BorrowedText(key), value)) =
+                    map.next_entry::<_, Option<BorrowedText<'de>>>()?
+                {
                     sorted &= strung.keys.is_empty() || strung.keys[last.clone()] < *key;
-                    strung.push(&key, &value);
+                    strung.push(&key, value.as_ref().map_or("", |BorrowedText(value)| value));
                     last = strung.keys.len() - key.len()..strung.keys.len();
                 }
                 let map = strung.map();
@@ -220,58 +227,7 @@ impl<'de> Deserialize<'de> for Map {
             }
         }
 
-        deserializer.deserialize_option(NullOr(MapVisitor))
-    }
-}
-
-/// Takes null as well as what the inner visitor takes.
-struct NullOr<V>(V);
-
-impl<'de, V: Visitor<'de>> Visitor<'de> for NullOr<V> {
-    type Value = V::Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.expecting(f)
-    }
-
-    fn visit_none<E: serde::de::Error>(self) -> Result<V::Value, E> {
-        self.0.visit_unit()
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
-        deserializer.deserialize_map(self.0)
-    }
-}
-
-/// Text that is borrowed where JSON allows.
-struct Part<'de>(std::borrow::Cow<'de, str>);
-
-impl<'de> Deserialize<'de> for Part<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct PartVisitor;
-
-        impl<'de> Visitor<'de> for PartVisitor {
-            type Value = Part<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("text")
-            }
-
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Part<'de>, E> {
-                Ok(Part(text.into()))
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Part<'de>, E> {
-                Ok(Part(text.to_owned().into()))
-            }
-
-            fn visit_unit<E>(self) -> Result<Part<'de>, E> {
-                Ok(Part("".into()))
-            }
-        }
-
-        // "any", as a value may be null; JSON tells which it is.
-        deserializer.deserialize_any(PartVisitor)
+        deserializer.deserialize_map(MapVisitor).map(Self)
     }
 }
 
@@ -291,6 +247,18 @@ mod tests {
         assert_eq!(read(r#"{"a\n":"\u00e9","b":null}"#), Map::from([("a\n", "é"), ("b", "")]));
         assert_eq!(read("null"), Map::new());
         assert_eq!(read("{}"), Map::new());
+    }
+
+    #[test]
+    fn null_is_empty_in_a_flattened_struct_too() {
+        #[derive(serde::Deserialize)]
+        struct Flat {
+            #[serde(flatten)]
+            metadata: crate::ObjectMeta,
+        }
+        let flat: Flat =
+            serde_json::from_str(r#"{"name":"a","labels":null,"annotations":{"b":null}}"#).unwrap();
+        assert_eq!((flat.metadata.labels.len(), flat.metadata.annotations.get("b")), (0, Some("")));
     }
 
     #[test]

@@ -132,7 +132,7 @@ pub trait Resource: Clone + fmt::Debug + Serialize + DeserializeOwned + Send + S
     /// Whether the object is being deleted and waits for its finalizers or a grace period.
     fn is_deleting(&self) -> bool;
 
-    /// Namespace and name.
+    /// Namespace and name. To be left as it is: caches put it together by themselves, too.
     fn key(&self) -> ObjectKey {
         ObjectKey::new(self.namespace(), self.name())
     }

@@ -248,7 +248,6 @@ impl<K: Resource> ListDecoder<K> {
                     if length > self.max_item {
                         return Err(self.too_long());
                     }
-                    self.usual = (length + length / 2).max(self.usual - self.usual / 16).max(LEAST);
                     self.item_taken(length);
                     return Ok(Some(Ok(item)));
                 }
@@ -282,6 +281,7 @@ impl<K: Resource> ListDecoder<K> {
     }
 
     fn item_taken(&mut self, length: usize) {
+        self.usual = (length + length / 2).max(self.usual - self.usual / 16).max(LEAST);
         self.buffer.consume(length);
         self.scan = Scan::default();
         self.tried = 0;
