@@ -5,7 +5,7 @@
 //! sidecar http://127.0.0.1:8001    beside `kubectl proxy`, which does TLS and credentials: built without TLS
 //! ```
 //!
-//! README, "Small", says how it is built, and how small it gets.
+//! README, "A small sidecar", says how it is built, and how small it gets.
 
 use std::sync::Arc;
 

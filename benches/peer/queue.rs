@@ -92,41 +92,24 @@ fn take(queue: &WorkQueue<ObjectKey>, stop: &Stop) {
 
 fn mpmc(keys: &[ObjectKey], queue: &WorkQueue<ObjectKey>, stop: &Stop) {
     let (start, before) = (Instant::now(), cpu());
-    // Each thread tells what it spent, as what ended threads spent is not in the process's files.
-    let (processed, spent) = thread::scope(|scope| {
+    let processed = thread::scope(|scope| {
         let work = || {
             let mut count = 0;
             while let Some(key) = queue.get(stop) {
                 queue.done(&key);
                 count += 1;
             }
-            (count, own_cpu())
+            count
         };
         let workers: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();
-        let produce = |p: usize| {
-            move || {
-                (0..OPS / 4).for_each(|i| queue.add(keys[(i + p * KEYS / 4) % KEYS].clone()));
-                own_cpu()
-            }
-        };
+        let produce =
+            |p: usize| move || (0..OPS / 4).for_each(|i| queue.add(keys[(i + p * KEYS / 4) % KEYS].clone()));
         let producers: Vec<_> = (0..4).map(|p| scope.spawn(produce(p))).collect();
-        let mut spent: f64 = producers.into_iter().map(|producer| producer.join().unwrap()).sum();
+        producers.into_iter().for_each(|producer| producer.join().unwrap());
         queue.shut_down(); // workers take what waits, then end
-        let mut processed = 0;
-        for worker in workers {
-            let (count, cpu) = worker.join().unwrap();
-            processed += count;
-            spent += cpu;
-        }
-        (processed, spent)
+        workers.into_iter().map(|worker| worker.join().unwrap()).sum()
     });
-    report("mpmc", processed, start, spent + cpu() - before);
-}
-
-/// Seconds that this thread has spent.
-fn own_cpu() -> f64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    text.split(' ').next().unwrap().parse::<u64>().unwrap() as f64 / 1e9
+    report("mpmc", processed, start, cpu() - before);
 }
 
 fn report(what: &str, processed: usize, start: Instant, cpu: f64) {
