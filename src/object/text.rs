@@ -95,7 +95,7 @@ fn place(text: &str, places: usize) -> usize {
         (hash.rotate_left(23) ^ u64::from_le_bytes(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     });
     // The upper bits depend on all of the text.
-    ((hash >> 32) * places as u64 >> 32) as usize
+    (((hash >> 32) * places as u64) >> 32) as usize
 }
 
 impl Deref for Text {
