@@ -207,6 +207,7 @@ impl<K: Resource> Informer<K> {
         if shared.synced.is_open() {
             let there = shared.store.list().into_iter().map(|object| Note::Add { object, initial: true });
             listener.push(there.chain([Note::InitialEnd]));
+            listener.wake();
         }
         distribute.listeners.push(listener.clone());
         drop(distribute);
@@ -362,20 +363,28 @@ impl<K: Resource> Shared<K> {
                 recv(self.stop.signal()) -> _ => break 'deltas,
             };
             match delta {
-                Some(Delta::Resync) => self.resync(|_| true),
-                Some(delta) => self.store(&mut writer, delta),
+                // What else has come by now is told with one waking of a handler's thread.
+                Some(delta) => {
+                    let more = self.fifo.receiver().try_iter().take(FIFO_CAPACITY / 4).map(Delta::from);
+                    std::iter::once(delta).chain(more).for_each(|delta| self.store(&mut writer, delta));
+                }
                 None => {
                     let due = resyncs.due(&self.clock);
                     self.resync(|period| due.contains(&period));
                 }
             }
+            self.lock().listeners.iter().for_each(|listener| listener.wake());
         }
         let listeners = self.lock().listeners.clone();
         listeners.iter().for_each(|listener| listener.close());
         debug!(target: "listwatch::cache", "{}: stopped", self.reflector.describe());
     }
 
+    /// Stores a delta and puts what it changed into the queues of the listeners, which are to be woken.
     fn store(&self, writer: &mut StoreWriter<K>, delta: Delta<K>) {
+        if matches!(delta, Delta::Resync) {
+            return self.resync(|_| true);
+        }
         let listed = matches!(delta, Delta::Replace { .. });
         let prepared = writer.prepare(delta);
         let distribute = self.lock();

@@ -22,7 +22,8 @@ pub trait ListWatch<K>: Send + Sync + 'static {
         sink: &mut dyn FnMut(Result<K>) -> Result<()>,
     ) -> Result<ListMeta>;
 
-    /// Starts a watch. Its events end when stopped.
+    /// Starts a watch. Its events end when stopped. What is read is told before the iterator is asked for more, unless
+    /// its [`size_hint`](Iterator::size_hint) says that there is one more at least: then the next must come at once.
     ///
     /// # Errors
     /// If the watch cannot be had.

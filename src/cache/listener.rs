@@ -70,6 +70,8 @@ struct Queue<K> {
     limit: usize,
     /// The number of the last note of each object that waits, while merging.
     last: Option<HashMap<ObjectKey, usize>>,
+    /// Whether the handler's thread waits for notes.
+    waits: bool,
     /// What the log is told of its being slow, and of its panics.
     slow: Seldom,
     panics: Seldom,
@@ -108,21 +110,25 @@ impl<K: Resource> Listener<K> {
         self.thread.get()
     }
 
-    /// Appends what changed. Never blocks for long. Says how many wait, if it is time to [tell](Self::tell_slow) that
-    /// the handler is slow.
+    /// Appends what changed, for when the handler's thread is [woken](Self::wake). Never blocks for long. Says how many
+    /// wait, if it is time to [tell](Self::tell_slow) that the handler is slow.
     pub(super) fn push(&self, notes: impl Iterator<Item = Note<K>>) -> Option<usize> {
         let mut queue = self.lock();
         if self.is_closed() {
             return None;
         }
-        let idle = queue.notes.is_empty();
         queue.extend(notes);
-        let slow = queue.last.is_some().then(|| queue.slow(self.clock.now())).flatten();
-        drop(queue);
-        if idle {
+        queue.last.is_some().then(|| queue.slow(self.clock.now())).flatten()
+    }
+
+    /// Wakes the handler's thread if it waits in vain.
+    pub(super) fn wake(&self) {
+        let mut queue = self.lock();
+        if queue.waits && !queue.notes.is_empty() {
+            queue.waits = false;
+            drop(queue);
             self.filled.notify_all();
         }
-        slow
     }
 
     /// Logs, which is code of the user and so not done under the informer's lock.
@@ -156,7 +162,10 @@ impl<K: Resource> Listener<K> {
             }
             match queue.pop() {
                 Some(note) => return Some(note),
-                None => queue = self.filled.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                None => {
+                    queue.waits = true;
+                    queue = self.filled.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                }
             }
         }
     }
@@ -234,6 +243,7 @@ impl<K: Resource> Queue<K> {
             holes: 0,
             limit: BOUND,
             last: None,
+            waits: false,
             slow: Seldom::default(),
             panics: Seldom::default(),
         }

@@ -29,6 +29,8 @@ const MOST_STILLBORN: u32 = 2;
 const ONCE_IN: Duration = Duration::from_secs(10 * 60);
 /// … and are not compared for so long: it may have been two restores.
 const NOT_COMPARED: Duration = Duration::from_secs(60 * 60);
+/// So many events of one read are told at once.
+const MOST_HELD: usize = 32;
 /// So long a stream of initial events may bring nothing but changes of what it has brought.
 const LONGEST_WITHOUT_NEW: Duration = Duration::from_secs(60);
 
@@ -435,10 +437,17 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
 
     /// Takes the events of one watch to its end.
     #[inline(never)]
-    fn follow(&mut self, events: Events<K>, start: Instant) -> Next {
+    fn follow(&mut self, mut events: Events<K>, start: Instant) -> Next {
         self.activity(Activity::Watching);
         let mut quiet = true;
-        for event in events {
+        let mut held = Vec::new();
+        let end = loop {
+            // Told before a read that may wait. Those that came in one read go on with one waking of the thread that
+            // applies, which costs as much as decoding one.
+            if (events.size_hint().0 == 0 || held.len() >= MOST_HELD) && !self.tell(&mut held) {
+                return Next::End;
+            }
+            let Some(event) = events.next() else { break None };
             quiet = false;
             let reflector = self.reflector;
             let bookmark = matches!(event, Ok(WatchEvent::Bookmark(_)));
@@ -465,7 +474,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
                 Ok(made) => made,
                 Err(e) => {
                     note_unfit(reflector, &e);
-                    let Some(unfit) = e.unfit() else { return self.classify(e) };
+                    let Some(unfit) = e.unfit() else { break Some(self.classify(e)) };
                     let version = unfit.resource_version.clone();
                     let delta = match unfit.deleted {
                         true => Delta::Delete { key: unfit.key.clone(), object: None },
@@ -477,17 +486,20 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
             // From no version, or any, a watch would begin anew, and miss what was deleted.
             if is_position(&version) {
                 if is_behind(&version, &self.version) && self.is_ordered() {
-                    return Next::List(self.went_back_to(&version));
+                    break Some(Next::List(self.went_back_to(&version)));
                 }
                 self.version = version;
             } else if matches!(delta, Delta::Bookmark(_)) {
                 continue;
             }
             self.progress(bookmark);
-            if !self.sink.push(delta) {
-                self.ended = true;
-                return Next::End;
-            }
+            held.push(delta);
+        };
+        if !self.tell(&mut held) {
+            return Next::End;
+        }
+        if let Some(next) = end {
+            return next;
         }
         // With bookmarks a watch brings something, however quiet its objects are.
         self.doubt |= quiet;
@@ -496,6 +508,12 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
             return Next::WatchLater(Error::decode("the server ended the watch at once"));
         }
         Next::Watch
+    }
+
+    /// Gives what is held to the sink. Whether that takes more.
+    fn tell(&mut self, held: &mut Vec<Delta<K>>) -> bool {
+        self.ended = !held.drain(..).all(|delta| self.sink.push(delta));
+        !self.ended
     }
 
     fn progress(&mut self, bookmark: bool) {

@@ -65,6 +65,11 @@ impl<K: Resource> Iterator for Watch<K> {
             }
         }
     }
+
+    /// At least one where the next event, or an error, is there without a read.
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (usize::from(self.body.is_some() && self.decoder.has_line()), None)
+    }
 }
 
 impl<K> fmt::Debug for Watch<K> {

@@ -5,7 +5,7 @@ use ureq::unversioned::transport::Buffers;
 use crate::buffer::Buffer;
 
 /// Bytes that are read from a socket at once, where that many come.
-const INPUT: usize = 16 << 10;
+const INPUT: usize = 64 << 10;
 /// So many bytes may wait for what makes them of use: the end of a head, of which ureq takes 64 KiB, or of a line between
 /// chunks.
 const MOST: usize = 128 << 10;

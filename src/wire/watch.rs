@@ -74,7 +74,7 @@ impl<K: Resource> WatchDecoder<K> {
         Self {
             expected,
             max_line: 64 << 20,
-            buffer: Buffer::new(32 * 1024),
+            buffer: Buffer::new(64 * 1024),
             searched: 0,
             skips: false,
             kind: PhantomData,
@@ -102,6 +102,12 @@ impl<K: Resource> WatchDecoder<K> {
     /// Takes bytes that are elsewhere.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.buffer.feed(bytes);
+    }
+
+    /// Whether the end of a line is there, so that [`next_event`](Self::next_event) most likely has an event.
+    #[must_use]
+    pub fn has_line(&self) -> bool {
+        memchr(b'\n', &self.buffer.bytes()[self.searched..]).is_some()
     }
 
     /// The next event, or `None` if it takes more bytes.
