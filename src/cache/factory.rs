@@ -171,6 +171,7 @@ impl InformerFactory {
     }
 
     /// The informer of a kind known at run time, of whole objects.
+    #[inline] // else the cache of whole objects is compiled for programs that have none
     pub fn informer_for(&self, resource: &ApiResource) -> Informer<Object> {
         self.informer_with(resource)
     }

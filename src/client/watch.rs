@@ -130,6 +130,21 @@ mod tests {
     }
 
     #[test]
+    fn says_whether_the_next_event_is_there_without_a_read() {
+        const BOOKMARK: &str = r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"2"}}}"#;
+        let two: &'static str = format!("{BOOKMARK}\n{BOOKMARK}").leak();
+        let (line, lines) = bounded(2);
+        let mut watch = watch(lines);
+        assert_eq!(watch.size_hint().0, 0);
+        line.send(two).unwrap();
+        assert!(watch.next().is_some());
+        assert_eq!(watch.size_hint().0, 1);
+        assert!(watch.next().is_some());
+        assert_eq!(watch.size_hint().0, 0);
+        drop(line);
+    }
+
+    #[test]
     fn a_server_that_does_not_end_the_initial_events_is_found_out() {
         let (line, lines) = bounded(1);
         let mut watch = watch(lines);

@@ -240,6 +240,23 @@ fn messages_stay_short_and_on_one_line_whatever_is_sent() {
 }
 
 #[test]
+fn whether_a_line_is_there_is_known_before_it_is_decoded() {
+    let (one, other) = (pod("ADDED", "a", 5, ""), pod("ADDED", "b", 6, ""));
+    let mut decoder = WatchDecoder::<Pod>::new(Expect::any());
+    assert!(!decoder.has_line());
+    for byte in one.as_bytes() {
+        assert!(!decoder.has_line() && decoder.next_event().is_none());
+        decoder.feed(&[*byte]);
+    }
+    decoder.feed(&other.as_bytes()[..other.len() - 1]);
+    assert!(decoder.has_line());
+    assert!(matches!(decoder.next_event(), Some(Ok(WatchEvent::Added(_)))));
+    assert!(!decoder.has_line() && decoder.next_event().is_none());
+    decoder.feed(b"\n");
+    assert!(decoder.has_line());
+}
+
+#[test]
 fn half_a_line_at_the_end_is_no_event() {
     let line = pod("ADDED", "a", 5, "");
     for end in 1..line.len() {
