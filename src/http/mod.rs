@@ -184,24 +184,18 @@ impl Http {
         let sent = self.prepare(agent, request, limits)?;
         let authorization = self.config.credentials().authorization(self.config.clock())?;
         let running = Running::new(stop, authorization.map(Secret::new));
-        let send = || {
-            running.enter(|| match sent {
-                Prepared::Bare(request) => agent.run(request),
-                Prepared::WithBody(request) => agent.run(request),
-            })
-        };
+        let send = || running.enter(|| sent.run(agent));
         let answer = match limits {
             Limits::Total(_) => send(),
             Limits::Stream { .. } => apart(send)?,
         };
         match answer {
-            Ok(answer) => {
-                let (head, body) = answer.into_parts();
+            Ok((head, reader)) => {
                 if let (Limits::Stream { head: limit, .. }, false) = (limits, head.status.is_success()) {
                     // A refusal is no stream, and has no right to its silence.
                     running.call.set_silence(Some(limit));
                 }
-                Ok(Response { head, body: Body { reader: Box::new(body.into_reader()), running } })
+                Ok(Response { head, body: Body { reader, running } })
             }
             Err(e) => Err(translate(e, &running.call)),
         }
@@ -255,10 +249,27 @@ fn apart<T: Send>(f: impl FnOnce() -> T + Send) -> Result<T> {
     })
 }
 
+type Reader = Box<ureq::BodyReader<'static>>;
+
 /// ureq tells a request with a body from one without by its type.
 enum Prepared {
     Bare(http::Request<()>),
     WithBody(http::Request<Vec<u8>>),
+}
+
+impl Prepared {
+    /// Not inlined, or its frame would lie on the stack of who sends [apart], too: some 15 KB, and 50 of `into_reader`.
+    #[inline(never)]
+    fn run(self, agent: &ureq::Agent) -> std::result::Result<(http::response::Parts, Reader), ureq::Error> {
+        let answer = match self {
+            Self::Bare(request) => agent.run(request),
+            Self::WithBody(request) => agent.run(request),
+        };
+        answer.map(|answer| {
+            let (head, body) = answer.into_parts();
+            (head, Box::new(body.into_reader()))
+        })
+    }
 }
 
 impl Limits {
@@ -337,7 +348,7 @@ impl Response {
 
 /// The body of an answer. Dropping it before its end closes the connection.
 pub(crate) struct Body {
-    reader: Box<ureq::BodyReader<'static>>,
+    reader: Reader,
     running: Running,
 }
 
