@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use log::warn;
 
+use super::ClientCertificate;
 use crate::base64_text;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
@@ -32,6 +33,16 @@ impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
     }
+}
+
+/// What a request is sent with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Identity {
+    /// The value of its `Authorization` header.
+    pub(crate) authorization: Option<Secret>,
+    /// A client certificate that came with the credential, in place of the configured one. The same one is the same
+    /// `Arc`.
+    pub(crate) certificate: Option<Arc<ClientCertificate>>,
 }
 
 /// What tells the API server who we are, beside a client certificate: the `Authorization` header of each request.
@@ -104,16 +115,22 @@ impl Credentials {
         Self(Arc::new(Kind::Basic { user: user.into(), header: Secret::new(format!("Basic {pair}")) }))
     }
 
-    /// The value of the `Authorization` header; may read a file.
+    /// What the next request is sent with; may read a file.
     ///
     /// # Errors
     /// The token file has never been read with success, and cannot be now.
-    pub(crate) fn authorization(&self, clock: &Clock) -> Result<Option<String>> {
-        match &*self.0 {
-            Kind::None => Ok(None),
-            Kind::Token(header) | Kind::Basic { header, .. } => Ok(Some(header.expose().into())),
-            Kind::File(file) => file.header(clock).map(|header| Some(header.expose().into())),
-        }
+    pub(crate) fn identity(&self, clock: &Clock) -> Result<Identity> {
+        let authorization = match &*self.0 {
+            Kind::None => None,
+            Kind::Token(header) | Kind::Basic { header, .. } => Some(header.clone()),
+            Kind::File(file) => Some(file.header(clock)?),
+        };
+        Ok(Identity { authorization, certificate: None })
+    }
+
+    #[cfg(test)]
+    pub(super) fn authorization(&self, clock: &Clock) -> Result<Option<String>> {
+        Ok(self.identity(clock)?.authorization.map(|header| header.expose().into()))
     }
 
     /// Reads the token file again for the next request: the server did not accept the token. Says whether there is

@@ -31,7 +31,7 @@ use self::call::{Call, Running};
 use self::connector::{NoResolver, TcpConnector};
 use self::tls::Tls;
 use crate::clock::Clock;
-use crate::config::{Config, Secret};
+use crate::config::Config;
 use crate::error::{Error, Kind, Result};
 use crate::stop::Stop;
 
@@ -182,8 +182,8 @@ impl Http {
             return Err(Error::stopped());
         }
         let sent = self.prepare(agent, request, limits)?;
-        let authorization = self.config.credentials().authorization(self.config.clock())?;
-        let running = Running::new(stop, authorization.map(Secret::new));
+        let identity = self.config.credentials().identity(self.config.clock())?;
+        let running = Running::new(stop, identity.authorization);
         let send = || running.enter(|| sent.run(agent));
         let answer = match limits {
             Limits::Total(_) => send(),
