@@ -1,12 +1,14 @@
 //! Kubeconfig files: found, merged and resolved as client-go's `clientcmd` does it.
 
 mod file;
-mod yaml;
+pub(super) mod yaml;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::credentials::fits_header;
+use super::exec::{self, Plugin};
+use super::pem::is_pem;
 use super::url::Url;
 use super::{ClientCertificate, Config, Credentials, Env, Impersonate, Pem, TlsOptions};
 use crate::error::{Error, Result};
@@ -320,7 +322,7 @@ impl Resolved {
             server_name: Some(cluster.tls_server_name.clone()).filter(|name| !name.is_empty()),
             insecure_skip_verify: cluster.insecure_skip_tls_verify,
         });
-        let credentials = credentials(&user, &token, config.tls.client_certificate.is_some())
+        let credentials = credentials(&user, &cluster, &token, config.tls.client_certificate.is_some())
             .map_err(|error| error.context(&user.place))?;
         // A user in the server's URL goes before all others, as Go's HTTP client has it.
         let in_url = Url::server(&cluster.server)?.user.is_some();
@@ -328,7 +330,7 @@ impl Resolved {
     }
 }
 
-fn credentials(user: &User, token: &str, certificate: bool) -> Result<Credentials> {
+fn credentials(user: &User, cluster: &Cluster, token: &str, certificate: bool) -> Result<Credentials> {
     let basic = !user.username.is_empty();
     if let Some(provider) = &user.auth_provider {
         return Err(Error::config(format!("auth-provider {:?} is not supported; use exec", provider.name)));
@@ -336,9 +338,13 @@ fn credentials(user: &User, token: &str, certificate: bool) -> Result<Credential
     if basic && !token.is_empty() {
         return Err(Error::config("username and a token exclude each other"));
     }
-    // An exec plugin beside other credentials is never run.
-    if let (Some(exec), false) = (&user.exec, basic || certificate || !token.is_empty()) {
-        return Err(Error::config(format!("exec plugins are not supported yet: {}", exec.command)));
+    if let Some(exec) = &user.exec {
+        let plugin = plugin(exec, cluster)?;
+        // Beside other credentials it is never run.
+        if !(basic || certificate || !token.is_empty()) {
+            let name = format!("{}: exec plugin {:?}", user.place, exec.command);
+            return Ok(Credentials::renewed(name, plugin));
+        }
     }
     if basic {
         return Ok(Credentials::basic(&user.username, &user.password));
@@ -352,6 +358,31 @@ fn credentials(user: &User, token: &str, certificate: bool) -> Result<Credential
         return Ok(credentials);
     }
     Credentials::token_file_with_fallback(user.token_file.clone().into(), &user.token)
+}
+
+fn plugin(exec: &Exec, cluster: &Cluster) -> Result<Plugin> {
+    let cluster = exec.provide_cluster_info.then(|| exec::Cluster {
+        server: cluster.server.clone(),
+        tls_server_name: cluster.tls_server_name.clone(),
+        insecure_skip_tls_verify: cluster.insecure_skip_tls_verify,
+        ca: pem(&cluster.certificate_authority, &cluster.certificate_authority_data),
+        proxy_url: cluster.proxy_url.clone(),
+        disable_compression: cluster.disable_compression,
+        config: cluster.exec_config.clone(),
+    });
+    Ok(Plugin {
+        command: exec.command.clone(),
+        args: exec.args.clone(),
+        env: exec.env.clone(),
+        version: exec.api_version.parse()?,
+        install_hint: exec.install_hint.clone(),
+        interactive: match exec.interactive_mode.as_str() {
+            "Always" => exec::Interactive::Always,
+            "IfAvailable" => exec::Interactive::IfAvailable,
+            _ => exec::Interactive::Never,
+        },
+        cluster,
+    })
 }
 
 fn client_certificate(user: &User) -> Result<Option<ClientCertificate>> {
@@ -377,10 +408,9 @@ fn pem(path: &str, data: &[u8]) -> Option<Pem> {
     }
 }
 
-/// What the field is about is still known here; the rest is found when the connection is made.
+/// What the field is about is still known here.
 fn check_pem(data: &[u8], field: &str, place: &str) -> Result<()> {
-    let found = data.windows(11).any(|window| window == b"-----BEGIN ");
-    if found { Ok(()) } else { Err(Error::config(format!("{place}: {field} holds no PEM block"))) }
+    if is_pem(data) { Ok(()) } else { Err(Error::config(format!("{place}: {field} holds no PEM block"))) }
 }
 
 #[cfg(test)]

@@ -1,0 +1,163 @@
+//! One run of a plugin: a process, its output read within limits, ended by a stop.
+
+use std::io::{self, Read};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, bounded, select};
+
+use crate::error::{Error, Result};
+use crate::stop::Stop;
+
+/// A plugin that prints more gives no credential.
+const LONGEST_ANSWER: usize = 1 << 20;
+/// How much of the end of what a plugin said to its standard error is told.
+const TOLD: usize = 1 << 10;
+/// How long the end of that is waited for once the plugin has ended: what it has started itself may hold it open.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// A plugin that has run, or was ended.
+pub(super) struct Run {
+    stdout: Option<Pipe>,
+    stderr: Option<Pipe>,
+    /// How it ended, if not with success.
+    failed: Option<Error>,
+}
+
+/// Runs a plugin to its end. The error is of starting it.
+///
+/// A stop ends the plugin, at once and for good; what that has started itself may live on.
+pub(super) fn run(command: &mut Command, stop: &Stop) -> io::Result<Run> {
+    let mut process = Process(command.spawn()?);
+    let no_thread = |e| io::Error::other(format!("no thread left: {e}"));
+    let stdout = process.0.stdout.take();
+    let stdout = stdout.map(|pipe| Pipe::read(pipe, whole)).transpose().map_err(no_thread)?;
+    let stderr = process.0.stderr.take();
+    let stderr = stderr.map(|pipe| Pipe::read(pipe, end)).transpose().map_err(no_thread)?;
+    let failed = process.end(stdout.as_ref(), stop).err();
+    Ok(Run { stdout, stderr, failed })
+}
+
+impl Run {
+    /// What it printed, if it ended well.
+    pub(super) fn stdout(&self) -> Result<Vec<u8>> {
+        match &self.failed {
+            Some(e) => Err(Error::config(e.to_string())),
+            None => Ok(self.stdout.as_ref().map(|pipe| pipe.lock().clone()).unwrap_or_default()),
+        }
+    }
+
+    /// The end of what it said to its standard error, unless that was the terminal's.
+    pub(super) fn stderr(&self) -> String {
+        let stopped = self.failed.as_ref().is_some_and(Error::is_stopped);
+        let Some(pipe) = self.stderr.as_ref().filter(|_| !stopped) else { return String::new() };
+        let _ = pipe.ended.recv_timeout(GRACE);
+        let bytes = pipe.lock();
+        let told = &bytes[bytes.len().saturating_sub(TOLD)..];
+        String::from_utf8_lossy(told).trim_start_matches(char::REPLACEMENT_CHARACTER).trim().to_owned()
+    }
+}
+
+/// Ended when dropped.
+struct Process(Child);
+
+impl Process {
+    fn end(&mut self, stdout: Option<&Pipe>, stop: &Stop) -> Result<()> {
+        if let Some(stdout) = stdout {
+            select! {
+                recv(stdout.ended) -> _ => {}
+                recv(stop.signal()) -> _ => return Err(Error::stopped()),
+            }
+            if stdout.lock().len() > LONGEST_ANSWER {
+                return Err(Error::config(format!("it printed more than {LONGEST_ANSWER} bytes")));
+            }
+        }
+        let status = self.wait(stop)?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(Error::config(match status.code() {
+            Some(code) => format!("failed with exit code {code}"),
+            None => format!("was ended ({status})"),
+        }))
+    }
+
+    /// Most plugins have ended when their output has. For the others std has no wait that can be ended.
+    fn wait(&mut self, stop: &Stop) -> Result<ExitStatus> {
+        let mut pause = Duration::from_millis(1);
+        loop {
+            let ended = self.0.try_wait();
+            if let Some(status) = ended.map_err(|e| Error::config("cannot be waited for").with_source(e))? {
+                return Ok(status);
+            }
+            if stop.sleep(pause) {
+                return Err(Error::stopped());
+            }
+            pause = (pause * 2).min(Duration::from_millis(100));
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Errors mean that it has ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What a thread has read of a pipe.
+struct Pipe {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    /// Disconnected at its end.
+    ended: Receiver<()>,
+}
+
+impl Pipe {
+    /// `take` gets what was read so far, and says whether to go on. The thread, `lw-plugin`, ends with the pipe.
+    fn read(mut pipe: impl Read + Send + 'static, take: fn(&mut Vec<u8>) -> bool) -> io::Result<Self> {
+        let (sender, ended) = bounded::<()>(0);
+        let this = Self { bytes: Arc::default(), ended };
+        let bytes = this.bytes.clone();
+        let work = move || {
+            let mut piece = [0; 4 << 10];
+            loop {
+                match pipe.read(&mut piece) {
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                    Ok(0) | Err(_) => break,
+                    Ok(amount) => {
+                        let mut bytes = lock(&bytes);
+                        bytes.extend_from_slice(&piece[..amount]);
+                        if !take(&mut bytes) {
+                            break;
+                        }
+                    }
+                }
+            }
+            drop(sender);
+        };
+        thread::Builder::new().name("lw-plugin".into()).spawn(work)?;
+        Ok(this)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
+        lock(&self.bytes)
+    }
+}
+
+fn lock(bytes: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
+    bytes.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn whole(bytes: &mut Vec<u8>) -> bool {
+    bytes.len() <= LONGEST_ANSWER
+}
+
+fn end(bytes: &mut Vec<u8>) -> bool {
+    if bytes.len() > 8 * TOLD {
+        bytes.drain(..bytes.len() - TOLD);
+    }
+    true
+}
