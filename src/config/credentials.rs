@@ -315,9 +315,46 @@ mod tests {
         let (dir, clock) = (Dir::new(), Clock::manual());
         let credentials = Credentials::token_file(dir.write("token", "one"));
         assert_eq!(sent(&credentials, &clock), "Bearer one");
+        let used = credentials.identity(&clock, clock.now(), &Stop::new()).unwrap();
         dir.write("token", "two");
-        credentials.clone().refresh();
+        assert!(credentials.clone().refresh(&used));
         assert_eq!(sent(&credentials, &clock), "Bearer two");
+        // Another request was refused with the first, too: the file has been read since.
+        dir.write("token", "three");
+        assert!(credentials.refresh(&used));
+        assert_eq!(sent(&credentials, &clock), "Bearer two");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_token_file_is_swapped_as_kubelet_does_it() {
+        let (dir, clock) = (Dir::new(), Clock::manual());
+        for (folder, token) in [("..1", "one\n"), ("..2", "two\n")] {
+            dir.write(&format!("{folder}/token"), token);
+        }
+        let link = |target: &str, name: &str| std::os::unix::fs::symlink(target, dir.path(name)).unwrap();
+        link("..1", "..data");
+        link("..data/token", "token");
+        let credentials = Credentials::token_file(dir.path("token"));
+        assert_eq!(sent(&credentials, &clock), "Bearer one");
+        link("..2", "..data_tmp");
+        std::fs::rename(dir.path("..data_tmp"), dir.path("..data")).unwrap();
+        std::fs::remove_dir_all(dir.path("..1")).unwrap();
+        clock.advance(Duration::from_secs(60));
+        assert_eq!(sent(&credentials, &clock), "Bearer two");
+    }
+
+    #[test]
+    fn what_editors_add_to_a_token_file_is_not_sent() {
+        let (dir, clock) = (Dir::new(), Clock::manual());
+        for text in ["one\r\n", "\u{feff}one", "\u{feff}\r\n one\r\n\r\n"] {
+            let credentials = Credentials::token_file(dir.write("token", text));
+            assert_eq!(sent(&credentials, &clock), "Bearer one", "{text:?}");
+        }
+        for bytes in [&b"one\r\ntwo"[..], b"\xff\xfeo\0n\0e\0", "\u{feff} \r\n".as_bytes()] {
+            let credentials = Credentials::token_file(dir.write("token", bytes));
+            assert!(credentials.authorization(&clock).unwrap_err().is_config(), "{bytes:?}");
+        }
     }
 
     #[test]
@@ -327,6 +364,9 @@ mod tests {
         assert_eq!(sent(&credentials, &clock), "Bearer one");
         dir.write("token", "\n");
         clock.advance(Duration::from_secs(60));
+        assert_eq!(sent(&credentials, &clock), "Bearer one");
+        std::fs::remove_file(dir.path("token")).unwrap();
+        clock.advance(Duration::from_secs(10));
         assert_eq!(sent(&credentials, &clock), "Bearer one");
         dir.write("token", "two");
         clock.advance(Duration::from_secs(10));

@@ -328,3 +328,234 @@ impl Run {
         (Arc::new(Self { stop, waiting, outcome: OnceLock::new(), over }), sender)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use crossbeam_channel::unbounded;
+
+    use super::super::Credentials;
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    type Answer = Result<Credential, &'static str>;
+
+    /// A source that a test answers.
+    struct Scripted {
+        answers: Receiver<Answer>,
+        /// The stop of each call.
+        calls: Sender<Stop>,
+        running: AtomicUsize,
+    }
+
+    impl CredentialSource for Scripted {
+        fn credential(&self, stop: &Stop) -> Result<Credential, Box<dyn StdError + Send + Sync>> {
+            assert_eq!(self.running.fetch_add(1, Ordering::SeqCst), 0, "two calls at a time");
+            self.calls.send(stop.clone()).unwrap();
+            let answer = self.answers.recv_timeout(MINUTE).unwrap_or(Err("nobody answers"));
+            self.running.fetch_sub(1, Ordering::SeqCst);
+            answer.map_err(Into::into)
+        }
+    }
+
+    struct Setup {
+        credentials: Credentials,
+        clock: Clock,
+        answers: Sender<Answer>,
+        calls: Receiver<Stop>,
+    }
+
+    impl Setup {
+        fn new() -> Self {
+            let ((answers, asked), (sender, calls)) = (unbounded(), unbounded());
+            let source = Scripted { answers: asked, calls: sender, running: AtomicUsize::new(0) };
+            Self { credentials: Credentials::source(source), clock: Clock::manual(), answers, calls }
+        }
+
+        fn answer(&self, answer: Answer) {
+            self.answers.send(answer).unwrap();
+        }
+
+        fn get(&self, limit: Duration, stop: &Stop) -> Result<Identity> {
+            self.credentials.identity(&self.clock, self.clock.deadline(limit), stop)
+        }
+
+        /// What is sent now, if the source is asked so many times for it.
+        fn sent(&self, calls: usize) -> String {
+            let sent = header(&self.get(MINUTE, &Stop::new()).unwrap()).to_owned();
+            assert_eq!(self.calls.try_iter().count(), calls, "calls for {sent}");
+            sent
+        }
+    }
+
+    fn token(token: &str) -> Credential {
+        Credential::token(token).unwrap()
+    }
+
+    fn header(identity: &Identity) -> &str {
+        identity.authorization.as_ref().unwrap().expose()
+    }
+
+    #[test]
+    fn one_call_serves_all_who_wait() {
+        let setup = Setup::new();
+        thread::scope(|scope| {
+            let waiting = [(); 4].map(|()| scope.spawn(|| setup.get(MINUTE, &Stop::new())));
+            setup.clock.wait_for_timers(4);
+            setup.answer(Ok(token("one")));
+            for thread in waiting {
+                assert_eq!(header(&thread.join().unwrap().unwrap()), "Bearer one");
+            }
+        });
+        assert_eq!(setup.calls.len(), 1);
+    }
+
+    #[test]
+    fn a_failure_is_told_to_all_who_wait_and_the_next_asks_anew() {
+        let setup = Setup::new();
+        thread::scope(|scope| {
+            let waiting = [(); 3].map(|()| scope.spawn(|| setup.get(MINUTE, &Stop::new())));
+            setup.clock.wait_for_timers(3);
+            setup.answer(Err("the vault is sealed"));
+            for thread in waiting {
+                let error = thread.join().unwrap().unwrap_err();
+                assert!(error.is_config() && error.to_string().contains("Scripted: the vault is sealed"), "{error}");
+            }
+        });
+        setup.answer(Ok(token("two")));
+        assert_eq!(setup.sent(2), "Bearer two");
+    }
+
+    #[test]
+    fn who_gives_up_leaves_the_call_to_the_others() {
+        let setup = Setup::new();
+        thread::scope(|scope| {
+            let patient = scope.spawn(|| setup.get(MINUTE, &Stop::new()));
+            let hasty = scope.spawn(|| setup.get(MINUTE / 2, &Stop::new()));
+            let stop = Stop::new();
+            let stopped = scope.spawn(|| setup.get(MINUTE, &stop));
+            setup.clock.wait_for_timers(3);
+            stop.stop();
+            assert!(stopped.join().unwrap().unwrap_err().is_stopped());
+            setup.clock.advance(MINUTE / 2);
+            let error = hasty.join().unwrap().unwrap_err();
+            assert!(error.is_timeout() && error.to_string().contains("Scripted"), "{error}");
+            assert!(!setup.calls.recv().unwrap().is_stopped());
+            setup.answer(Ok(token("one")));
+            assert_eq!(header(&patient.join().unwrap().unwrap()), "Bearer one");
+        });
+    }
+
+    #[test]
+    fn the_last_who_gives_up_stops_the_call_and_the_next_waits_for_its_end() {
+        for late in [Ok(token("late")), Err("ended")] {
+            let setup = Setup::new();
+            thread::scope(|scope| {
+                let stop = Stop::new();
+                let waiting = scope.spawn(|| setup.get(MINUTE, &stop));
+                let run = setup.calls.recv().unwrap();
+                stop.stop();
+                assert!(waiting.join().unwrap().unwrap_err().is_stopped());
+                run.wait();
+                let next = scope.spawn(|| setup.get(MINUTE, &Stop::new()));
+                setup.clock.wait_for_timers(1);
+                let ended = late.is_err();
+                setup.answer(late);
+                // What came too late for the one is in time for the other.
+                if ended {
+                    assert!(!setup.calls.recv().unwrap().is_stopped());
+                    setup.answer(Ok(token("next")));
+                }
+                let sent = next.join().unwrap().unwrap();
+                assert_eq!(header(&sent), if ended { "Bearer next" } else { "Bearer late" });
+            });
+        }
+    }
+
+    #[test]
+    fn a_credential_is_used_until_it_expires_and_not_after() {
+        let setup = Setup::new();
+        setup.answer(Ok(token("one").with_expiry(setup.clock.wall() + MINUTE)));
+        assert_eq!(setup.sent(1), "Bearer one");
+        setup.clock.advance(MINUTE - Duration::from_secs(1));
+        assert_eq!(setup.sent(0), "Bearer one");
+        setup.clock.advance(Duration::from_secs(1));
+        setup.answer(Err("no"));
+        assert!(setup.get(MINUTE, &Stop::new()).unwrap_err().is_config());
+        setup.answer(Ok(token("two")));
+        assert_eq!(setup.sent(2), "Bearer two");
+        setup.clock.advance(MINUTE * 60 * 24 * 365);
+        assert_eq!(setup.sent(0), "Bearer two");
+    }
+
+    #[test]
+    fn one_that_was_refused_is_asked_for_once_and_used_on_if_there_is_no_other() {
+        let setup = Setup::new();
+        setup.answer(Ok(token("one").with_expiry(setup.clock.wall() + MINUTE)));
+        let first = setup.get(MINUTE, &Stop::new()).unwrap();
+        assert!(setup.credentials.refresh(&first));
+        setup.answer(Err("no"));
+        assert_eq!(setup.sent(2), "Bearer one");
+        assert_eq!(setup.sent(0), "Bearer one");
+
+        setup.credentials.refresh(&first);
+        setup.answer(Ok(token("two")));
+        assert_eq!(setup.sent(1), "Bearer two");
+        // Another request was refused with the first, too.
+        assert!(setup.credentials.refresh(&first));
+        assert_eq!(setup.sent(0), "Bearer two");
+    }
+
+    #[test]
+    fn a_certificate_is_another_only_if_it_differs() {
+        let pair = |key: &str| {
+            let pem = |text: &str| Pem::Data(text.into());
+            Credential::certificate(ClientCertificate { certificate: pem("c"), key: pem(key) })
+        };
+        let setup = Setup::new();
+        setup.answer(Ok(pair("one")));
+        let first = setup.get(MINUTE, &Stop::new()).unwrap();
+        assert!(first.authorization.is_none());
+        let mut last = first.clone();
+        for (credential, same) in [(pair("one"), true), (pair("two"), false), (token("t"), false)] {
+            setup.credentials.refresh(&last);
+            setup.answer(Ok(credential));
+            last = setup.get(MINUTE, &Stop::new()).unwrap();
+            let kept = last.certificate.as_ref().is_some_and(|now| Arc::ptr_eq(now, first.certificate.as_ref().unwrap()));
+            assert_eq!(kept, same);
+        }
+        assert!(last.certificate.is_none());
+    }
+
+    #[test]
+    fn a_source_that_panics_is_asked_again() {
+        struct Panics(AtomicUsize);
+
+        impl CredentialSource for Panics {
+            fn credential(&self, _: &Stop) -> Result<Credential, Box<dyn StdError + Send + Sync>> {
+                assert!(self.0.fetch_add(1, Ordering::SeqCst) > 0, "on purpose");
+                Ok(token("one"))
+            }
+        }
+
+        let credentials = Credentials::source(Panics(AtomicUsize::new(0)));
+        let error = credentials.authorization(&Clock::manual()).unwrap_err().to_string();
+        assert!(error.contains("Panics: it panicked"), "{error}");
+        assert_eq!(credentials.authorization(&Clock::manual()).unwrap().as_deref(), Some("Bearer one"));
+    }
+
+    #[test]
+    fn debug_shows_no_secret() {
+        let pem = || Pem::Data(b"hidden".to_vec());
+        let credential =
+            token("hidden").with_certificate(ClientCertificate { certificate: pem(), key: pem() });
+        let setup = Setup::new();
+        setup.answer(Ok(credential.clone()));
+        setup.sent(1);
+        let shown = format!("{credential:?} {:?}", setup.credentials);
+        assert!(!shown.contains("hidden") && shown.contains("Scripted"), "{shown}");
+    }
+}

@@ -172,3 +172,64 @@ impl FromStr for Version {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plugin() -> Plugin {
+        Plugin {
+            command: "plugin".into(),
+            args: Vec::new(),
+            env: Vec::new(),
+            version: Version::V1Beta1,
+            install_hint: String::new(),
+            interactive: Interactive::Never,
+            cluster: None,
+        }
+    }
+
+    #[test]
+    fn the_request_is_as_client_go_writes_it() {
+        let mut plugin = plugin();
+        assert_eq!(
+            plugin.request(true).unwrap(),
+            r#"{"apiVersion":"client.authentication.k8s.io/v1beta1","kind":"ExecCredential","spec":{"interactive":true}}"#
+        );
+        plugin.cluster = Some(Cluster {
+            server: "https://api.test".into(),
+            tls_server_name: String::new(),
+            insecure_skip_tls_verify: false,
+            ca: None,
+            proxy_url: String::new(),
+            disable_compression: false,
+            config: None,
+        });
+        let request: Value = serde_json::from_str(&plugin.request(false).unwrap()).unwrap();
+        assert_eq!(
+            request["spec"],
+            json!({"interactive": false, "cluster": {"server": "https://api.test", "config": null}})
+        );
+        plugin.cluster = plugin.cluster.map(|cluster| Cluster {
+            insecure_skip_tls_verify: true,
+            ca: Some(Pem::File("/nowhere/ca.crt".into())),
+            ..cluster
+        });
+        let error = plugin.request(false).unwrap_err().to_string();
+        assert!(error.contains("/nowhere/ca.crt"), "{error}");
+    }
+
+    #[test]
+    fn a_terminal_is_used_if_there_is_one_and_the_mode_allows_it() {
+        for (mode, terminal, interactive) in [
+            (Interactive::Never, true, Some(false)),
+            (Interactive::Never, false, Some(false)),
+            (Interactive::IfAvailable, true, Some(true)),
+            (Interactive::IfAvailable, false, Some(false)),
+            (Interactive::Always, true, Some(true)),
+            (Interactive::Always, false, None),
+        ] {
+            assert_eq!(mode.with(terminal).ok(), interactive, "{mode:?}, {terminal}");
+        }
+    }
+}

@@ -161,3 +161,61 @@ fn end(bytes: &mut Vec<u8>) -> bool {
     }
     true
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::process::Stdio;
+
+    use super::super::super::testing::Dir;
+    use super::*;
+
+    fn sh(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    #[test]
+    fn a_stop_ends_it_whatever_it_does() {
+        for script in [
+            "exec sleep 3600",
+            // It has nothing more to say, and stays.
+            "exec >&- 2>&-; exec sleep 3600",
+            // What it has started holds its output open.
+            "(while [ -e $FILE ]; do sleep 0.1; done) & wait",
+        ] {
+            let (dir, stop) = (Dir::new(), Stop::new());
+            let file = dir.path("started");
+            thread::scope(|scope| {
+                let run = scope.spawn(|| {
+                    run(sh(&format!(": > $FILE; {script}")).env("FILE", &file), &stop).unwrap().stdout()
+                });
+                while !file.exists() && !run.is_finished() {
+                    stop.sleep(Duration::from_millis(1));
+                }
+                stop.stop();
+                assert!(run.join().unwrap().unwrap_err().is_config());
+            });
+        }
+    }
+
+    #[test]
+    fn output_of_any_length_is_read_and_too_much_is_refused() {
+        let stop = Stop::new();
+        let run_of = |script: &str| run(&mut sh(script), &stop).unwrap();
+        let long = run_of("head -c 200000 /dev/zero | tr '\\0' x").stdout().unwrap();
+        assert!(long.len() == 200_000 && long.iter().all(|byte| *byte == b'x'));
+        let error = run_of("exec yes hidden").stdout().unwrap_err().to_string();
+        assert_eq!(error, "it printed more than 1048576 bytes");
+    }
+
+    #[test]
+    fn of_what_it_complains_about_the_end_is_told() {
+        let script = "head -c 200000 /dev/zero | tr '\\0' x >&2; echo ' the end' >&2; exit 3";
+        let run = run(&mut sh(script), &Stop::new()).unwrap();
+        assert_eq!(run.stdout().unwrap_err().to_string(), "failed with exit code 3");
+        let told = run.stderr();
+        assert!(told.ends_with("xxx the end") && told.len() <= TOLD, "{told}");
+    }
+}
