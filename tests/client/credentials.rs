@@ -283,7 +283,7 @@ mod kubeconfig {
     }
 
     #[test]
-    fn issue_client_rust_2995_a_mounted_kubeconfig_may_get_another_user() {
+    fn issue_controller_runtime_2995_a_mounted_kubeconfig_may_get_another_user() {
         struct Mounted(KubeconfigOptions);
 
         impl CredentialSource for Mounted {
