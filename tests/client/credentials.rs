@@ -1,11 +1,9 @@
 //! Credentials that change while a client runs: exec plugins, a program's own source, one refresh for all.
 
 use std::error::Error;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
-use std::time::Duration;
 
 use listwatch::config::{Credential, CredentialSource};
 use listwatch::types::ConfigMap;
@@ -144,7 +142,8 @@ fn a_source_that_never_answers_ends_a_call_at_its_limit_or_stop() {
 #[cfg(feature = "kubeconfig")]
 mod kubeconfig {
     use std::fs;
-    use std::time::SystemTime;
+    use std::path::PathBuf;
+    use std::time::{Duration, SystemTime};
 
     use listwatch::{Config, KubeconfigOptions};
     use serde_json::{Value, json};

@@ -76,11 +76,11 @@ pub trait CredentialSource: Send + Sync + 'static {
     /// it is called once more. After an error it is called again by the next request; until then what it gave before is
     /// used on, if that has not expired.
     ///
-    /// # Errors
-    /// Anything; it is part of the error of each request that waited, so it should hold no secret. A panic is one, too.
-    ///
     /// `stop` is stopped when no request waits any more. Then the call should return soon, whatever it returns: until
     /// it has, it is not called again.
+    ///
+    /// # Errors
+    /// Anything; it is part of the error of each request that waited, so it should hold no secret. A panic is one, too.
     fn credential(&self, stop: &Stop) -> Result<Credential, Box<dyn StdError + Send + Sync>>;
 }
 
@@ -146,15 +146,11 @@ impl Config {
         let identity = self.credentials().identity(self.clock(), until, stop)?;
         let configured = || self.tls().client_certificate.clone();
         let certificate = identity.certificate.map(|certificate| (*certificate).clone()).or_else(configured);
-        let read = |pem: Pem| Ok(Pem::Data(pem.read()?));
-        let certificate = certificate.map(|ClientCertificate { certificate, key }| {
-            Ok::<_, Error>(ClientCertificate { certificate: read(certificate)?, key: read(key)? })
-        });
-        Ok(Credential {
-            authorization: identity.authorization,
-            certificate: certificate.transpose()?,
-            expires: identity.expires,
-        })
+        let read = |ClientCertificate { certificate, key }| -> Result<ClientCertificate> {
+            Ok(ClientCertificate { certificate: Pem::Data(certificate.read()?), key: Pem::Data(key.read()?) })
+        };
+        let certificate = certificate.map(read).transpose()?;
+        Ok(Credential { authorization: identity.authorization, certificate, expires: identity.expires })
     }
 }
 
@@ -328,6 +324,9 @@ impl Run {
         (Arc::new(Self { stop, waiting, outcome: OnceLock::new(), over }), sender)
     }
 }
+
+#[cfg(all(test, shuttle))]
+mod model;
 
 #[cfg(test)]
 mod tests {
