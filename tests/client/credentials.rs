@@ -7,9 +7,7 @@ use std::thread;
 
 use listwatch::config::{Credential, CredentialSource};
 use listwatch::types::ConfigMap;
-use listwatch::{
-    Api, Client, Clock, Credentials, DeleteParams, PostParams, Result, Stop, WatchParams,
-};
+use listwatch::{Api, Client, Clock, Credentials, DeleteParams, PostParams, Result, Stop, WatchParams};
 
 use super::server::{Connection, Server};
 use super::{LONG, config, config_map, config_maps};
@@ -71,7 +69,8 @@ fn a_credential_that_was_refused_is_asked_for_anew_and_the_request_sent_once_mor
         call(&api).unwrap();
         call(&api).unwrap();
         assert_eq!(source.calls(), 2);
-        let sent: Vec<_> = server.seen.try_iter().map(|seen| seen.header("authorization").to_owned()).collect();
+        let sent: Vec<_> =
+            server.seen.try_iter().map(|seen| seen.header("authorization").to_owned()).collect();
         assert_eq!(sent, ["Bearer token-1", "Bearer token-2", "Bearer token-2"]);
     }
 }
@@ -113,12 +112,13 @@ fn a_source_that_never_answers_ends_a_call_at_its_limit_or_stop() {
 
     let server = taking(|_| true, 1);
     let clock = Clock::manual();
-    let config = config(&server.url()).with_clock(clock.clone()).with_credentials(Credentials::source(Silent));
+    let config =
+        config(&server.url()).with_clock(clock.clone()).with_credentials(Credentials::source(Silent));
     let (client, stop) = (Client::new(config).unwrap(), Stop::new());
-    let calls: [&(dyn Fn() -> Result<()> + Sync); 2] = [
-        &|| config_maps(&client.clone().with_stop(&stop)).get("a").map(drop),
-        &|| config_maps(&client).watch(&WatchParams::default(), &stop).map(drop),
-    ];
+    let calls: [&(dyn Fn() -> Result<()> + Sync); 2] =
+        [&|| config_maps(&client.clone().with_stop(&stop)).get("a").map(drop), &|| {
+            config_maps(&client).watch(&WatchParams::default(), &stop).map(drop)
+        }];
     for call in calls {
         thread::scope(|scope| {
             let waiting = scope.spawn(call);
@@ -263,7 +263,8 @@ mod kubeconfig {
         let server = taking(|_| true, 1);
         let credentials = plugin(&dir, "echo $$ > $DIR/pid; exec sleep 3600");
         let (clock, stop) = (Clock::system(), Stop::new());
-        let client = Client::new(config(&server.url()).with_credentials(credentials)).unwrap().with_stop(&stop);
+        let client =
+            Client::new(config(&server.url()).with_credentials(credentials)).unwrap().with_stop(&stop);
         let until = |is_so: &dyn Fn() -> bool| {
             let late = clock.now() + LONG;
             while !is_so() {

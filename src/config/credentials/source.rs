@@ -269,12 +269,7 @@ impl Renewed {
         drop(until_here);
     }
 
-    fn finish(
-        &self,
-        run: &Run,
-        told: Result<Credential, Box<dyn StdError + Send + Sync>>,
-        clock: &Clock,
-    ) {
+    fn finish(&self, run: &Run, told: Result<Credential, Box<dyn StdError + Send + Sync>>, clock: &Clock) {
         let told = told.map_err(|e| Error::config(&self.name).with_source(e).to_string());
         let mut state = self.lock();
         state.run = None;
@@ -421,7 +416,10 @@ mod tests {
             setup.answer(Err("the vault is sealed"));
             for thread in waiting {
                 let error = thread.join().unwrap().unwrap_err();
-                assert!(error.is_config() && error.to_string().contains("Scripted: the vault is sealed"), "{error}");
+                assert!(
+                    error.is_config() && error.to_string().contains("Scripted: the vault is sealed"),
+                    "{error}"
+                );
             }
         });
         setup.answer(Ok(token("two")));
@@ -523,7 +521,10 @@ mod tests {
             setup.credentials.refresh(&last);
             setup.answer(Ok(credential));
             last = setup.get(MINUTE, &Stop::new()).unwrap();
-            let kept = last.certificate.as_ref().is_some_and(|now| Arc::ptr_eq(now, first.certificate.as_ref().unwrap()));
+            let kept = last
+                .certificate
+                .as_ref()
+                .is_some_and(|now| Arc::ptr_eq(now, first.certificate.as_ref().unwrap()));
             assert_eq!(kept, same);
         }
         assert!(last.certificate.is_none());

@@ -39,9 +39,10 @@ pub(super) fn read(bytes: &[u8], version: Version) -> Result<Credential> {
         ("", "") => None,
         ("", _) => return wrong("its answer has a clientKeyData and no clientCertificateData"),
         (_, "") => return wrong("its answer has a clientCertificateData and no clientKeyData"),
-        (certificate, key) => {
-            Some(ClientCertificate { certificate: pem("clientCertificateData", certificate)?, key: pem("clientKeyData", key)? })
-        }
+        (certificate, key) => Some(ClientCertificate {
+            certificate: pem("clientCertificateData", certificate)?,
+            key: pem("clientKeyData", key)?,
+        }),
     };
     let credential = match (token, pair) {
         ("", None) => return wrong("its answer has neither a token nor a client certificate"),
@@ -143,7 +144,8 @@ mod tests {
         let oidc = r#"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"interactive":false},"status":{"expirationTimestamp":"2026-11-29T13:59:23+01:00","token":"eyJhidden"}}
 "#;
         assert_eq!(shown(oidc, Version::V1), expires(1_795_957_163));
-        let yaml = "apiVersion: client.authentication.k8s.io/v1\nkind: ExecCredential\nstatus: {token: hidden}\n";
+        let yaml =
+            "apiVersion: client.authentication.k8s.io/v1\nkind: ExecCredential\nstatus: {token: hidden}\n";
         assert_eq!(shown(yaml, Version::V1), format!("{:?}", Credential::token("t").unwrap()));
     }
 

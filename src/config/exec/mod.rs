@@ -103,8 +103,7 @@ impl Plugin {
         if let Some(cluster) = &self.cluster {
             spec.insert("cluster".into(), cluster.told()?.into());
         }
-        let request =
-            json!({ "kind": "ExecCredential", "apiVersion": self.version.as_str(), "spec": spec });
+        let request = json!({ "kind": "ExecCredential", "apiVersion": self.version.as_str(), "spec": spec });
         Ok(request.to_string())
     }
 }
@@ -137,9 +136,9 @@ fn flag(flag: bool) -> Option<Value> {
 impl Interactive {
     fn with(self, terminal: bool) -> Result<bool> {
         match self {
-            Self::Always if !terminal => {
-                Err(Error::config("it needs a terminal (interactiveMode: Always), and standard input is none"))
-            }
+            Self::Always if !terminal => Err(Error::config(
+                "it needs a terminal (interactiveMode: Always), and standard input is none",
+            )),
             Self::Never => Ok(false),
             Self::Always | Self::IfAvailable => Ok(terminal),
         }

@@ -672,13 +672,13 @@ mod tests {
         let version = "client.authentication.k8s.io/v1";
         for (exec, said) in [
             (
-                script("echo token-$TEXT; echo no access >&2; exit 7", ", env: [{name: TEXT, value: hidden}]"),
+                script(
+                    "echo token-$TEXT; echo no access >&2; exit 7",
+                    ", env: [{name: TEXT, value: hidden}]",
+                ),
                 "exec plugin \"sh\": failed with exit code 7: no access",
             ),
-            (
-                script("echo log in first >&2", ""),
-                "exec plugin \"sh\": it printed nothing: log in first",
-            ),
+            (script("echo log in first >&2", ""), "exec plugin \"sh\": it printed nothing: log in first"),
             (script("echo hidden", ""), "exec plugin \"sh\": it printed no object"),
             (script("kill -9 $$", ""), "exec plugin \"sh\": was ended (signal: 9"),
             (
