@@ -428,11 +428,10 @@ mod tests {
 
     #[test]
     fn who_gives_up_leaves_the_call_to_the_others() {
-        let setup = Setup::new();
+        let (setup, stop) = (Setup::new(), Stop::new());
         thread::scope(|scope| {
             let patient = scope.spawn(|| setup.get(MINUTE, &Stop::new()));
             let hasty = scope.spawn(|| setup.get(MINUTE / 2, &Stop::new()));
-            let stop = Stop::new();
             let stopped = scope.spawn(|| setup.get(MINUTE, &stop));
             setup.clock.wait_for_timers(3);
             stop.stop();
@@ -449,9 +448,8 @@ mod tests {
     #[test]
     fn the_last_who_gives_up_stops_the_call_and_the_next_waits_for_its_end() {
         for late in [Ok(token("late")), Err("ended")] {
-            let setup = Setup::new();
+            let (setup, stop) = (Setup::new(), Stop::new());
             thread::scope(|scope| {
-                let stop = Stop::new();
                 let waiting = scope.spawn(|| setup.get(MINUTE, &stop));
                 let run = setup.calls.recv().unwrap();
                 stop.stop();
