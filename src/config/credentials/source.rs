@@ -439,7 +439,7 @@ mod tests {
             setup.clock.advance(MINUTE / 2);
             let error = hasty.join().unwrap().unwrap_err();
             assert!(error.is_timeout() && error.to_string().contains("Scripted"), "{error}");
-            assert!(!setup.calls.recv().unwrap().is_stopped());
+            assert!(!setup.calls.recv_timeout(MINUTE).unwrap().is_stopped());
             setup.answer(Ok(token("one")));
             assert_eq!(header(&patient.join().unwrap().unwrap()), "Bearer one");
         });
@@ -461,7 +461,7 @@ mod tests {
                 setup.answer(late);
                 // What came too late for the one is in time for the other.
                 if ended {
-                    assert!(!setup.calls.recv().unwrap().is_stopped());
+                    assert!(!setup.calls.recv_timeout(MINUTE).unwrap().is_stopped());
                     setup.answer(Ok(token("next")));
                 }
                 let sent = next.join().unwrap().unwrap();

@@ -33,9 +33,9 @@ pub(super) fn run(command: &mut Command, stop: &Stop) -> io::Result<Run> {
     let mut process = Process(command.spawn()?);
     let no_thread = |e| io::Error::other(format!("no thread left: {e}"));
     let stdout = process.0.stdout.take();
-    let stdout = stdout.map(|pipe| Pipe::read(pipe, whole)).transpose().map_err(no_thread)?;
+    let stdout = stdout.map(|pipe| Pipe::read(pipe, None)).transpose().map_err(no_thread)?;
     let stderr = process.0.stderr.take();
-    let stderr = stderr.map(|pipe| Pipe::read(pipe, end)).transpose().map_err(no_thread)?;
+    let stderr = stderr.map(|pipe| Pipe::read(pipe, Some(TOLD))).transpose().map_err(no_thread)?;
     let failed = process.end(stdout.as_ref(), stop).err();
     Ok(Run { stdout, stderr, failed })
 }
@@ -116,8 +116,9 @@ struct Pipe {
 }
 
 impl Pipe {
-    /// `take` gets what was read so far, and says whether to go on. The thread, `lw-plugin`, ends with the pipe.
-    fn read(mut pipe: impl Read + Send + 'static, take: fn(&mut Vec<u8>) -> bool) -> io::Result<Self> {
+    /// Keeps all, and stops beyond what an answer may be; or `last` bytes and a few more. The thread, `lw-plugin`, ends
+    /// with the pipe.
+    fn read(mut pipe: impl Read + Send + 'static, last: Option<usize>) -> io::Result<Self> {
         let (sender, ended) = bounded::<()>(0);
         let this = Self { bytes: Arc::default(), ended };
         let bytes = this.bytes.clone();
@@ -130,8 +131,10 @@ impl Pipe {
                     Ok(amount) => {
                         let mut bytes = lock(&bytes);
                         bytes.extend_from_slice(&piece[..amount]);
-                        if !take(&mut bytes) {
-                            break;
+                        match (bytes.len(), last) {
+                            (length, Some(last)) if length > 8 * last => drop(bytes.drain(..length - last)),
+                            (length, None) if length > LONGEST_ANSWER => break,
+                            _ => {}
                         }
                     }
                 }
@@ -149,17 +152,6 @@ impl Pipe {
 
 fn lock(bytes: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
     bytes.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn whole(bytes: &mut Vec<u8>) -> bool {
-    bytes.len() <= LONGEST_ANSWER
-}
-
-fn end(bytes: &mut Vec<u8>) -> bool {
-    if bytes.len() > 8 * TOLD {
-        bytes.drain(..bytes.len() - TOLD);
-    }
-    true
 }
 
 #[cfg(all(test, unix))]
