@@ -3,6 +3,7 @@
 //! - `server`: the server: what a test says, byte by byte
 //! - `verbs`: what each verb puts on the wire
 //! - `answers`: refusals, redirects, broken and long answers, 401
+//! - `credentials`: those that are asked for: exec plugins, a program's own source
 //! - `retries`: refusals that say when to come back
 //! - `pool`: which call uses which connection
 //! - `limits`: limits of time
@@ -14,6 +15,8 @@
 
 #[path = "client/answers.rs"]
 mod answers;
+#[path = "client/credentials.rs"]
+mod credentials;
 #[path = "client/limits.rs"]
 mod limits;
 #[path = "client/pool.rs"]

@@ -3,6 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 #[cfg(feature = "kubeconfig")]
+#[path = "../fuzz/properties/exec_answer.rs"]
+mod exec_answer;
+#[cfg(feature = "kubeconfig")]
 #[path = "../fuzz/properties/kubeconfig.rs"]
 mod kubeconfig;
 #[path = "../fuzz/properties/object.rs"]
@@ -51,6 +54,12 @@ fn corpus_of_status() {
 #[cfg(feature = "kubeconfig")]
 fn corpus_of_kubeconfig() {
     replay("kubeconfig", kubeconfig::kubeconfig);
+}
+
+#[test]
+#[cfg(feature = "kubeconfig")]
+fn corpus_of_exec_answer() {
+    replay("exec_answer", exec_answer::exec_answer);
 }
 
 #[test]

@@ -1,14 +1,23 @@
+//! Who we are: fixed, read from files, or asked for, and which of it a request is sent with.
+
+mod source;
+
+use std::any::type_name;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use log::warn;
 
+pub use self::source::{Credential, CredentialSource};
+
+use self::source::Renewed;
 use super::ClientCertificate;
 use crate::base64_text;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::stop::Stop;
 
 /// A token file is read again after this time: client-go's period of a minute less its leeway of 10 s.
 const REREAD: Duration = Duration::from_secs(50);
@@ -43,11 +52,25 @@ pub(crate) struct Identity {
     /// A client certificate that came with the credential, in place of the configured one. The same one is the same
     /// `Arc`.
     pub(crate) certificate: Option<Arc<ClientCertificate>>,
+    /// Until when it is good, if that is known.
+    expires: Option<SystemTime>,
+    /// Which of those that the credentials gave it is: each that was read or asked for has a higher number.
+    generation: u64,
 }
 
-/// What tells the API server who we are, beside a client certificate: the `Authorization` header of each request.
+impl Identity {
+    fn of_file(header: Secret, generation: u64) -> Self {
+        Self { authorization: Some(header), generation, ..Self::default() }
+    }
+}
+
+/// What tells the API server who we are: a token or password in the `Authorization` header of each request, or a client
+/// certificate that changes. One that stays is part of the [`TlsOptions`](super::TlsOptions).
 ///
-/// Clones share what was read from files.
+/// An answer of 401 has a token file read again, and a source or exec plugin asked again, once for all requests that were
+/// refused with the same credential; each of them is then sent once more.
+///
+/// Clones share what was read from files and what sources gave.
 #[derive(Clone)]
 pub struct Credentials(Arc<Kind>);
 
@@ -56,6 +79,7 @@ enum Kind {
     Token(Secret),
     File(TokenFile),
     Basic { user: String, header: Secret },
+    Source(Arc<Renewed>),
 }
 
 struct TokenFile {
@@ -71,6 +95,7 @@ struct Cached {
     header: Option<Secret>,
     /// When to read again; none: at once.
     due: Option<Instant>,
+    generation: u64,
 }
 
 impl Credentials {
@@ -88,8 +113,8 @@ impl Credentials {
         Ok(Self(Arc::new(Kind::Token(bearer(token)?))))
     }
 
-    /// A bearer token in a file, white space around it removed. The file is read again at least once a minute and
-    /// after an answer of 401. If that fails, the last good token is used on, and a warning is logged.
+    /// A bearer token in a file, without the white space around it and a byte order mark. The file is read again at least
+    /// once a minute and after an answer of 401. If that fails, the last good token is used on, and a warning is logged.
     #[must_use]
     pub fn token_file(path: impl Into<PathBuf>) -> Self {
         Self::token_file_or(path.into(), None)
@@ -115,29 +140,51 @@ impl Credentials {
         Self(Arc::new(Kind::Basic { user: user.into(), header: Secret::new(format!("Basic {pair}")) }))
     }
 
-    /// What the next request is sent with; may read a file.
+    /// A source of the program's own; see there.
+    #[must_use]
+    pub fn source<S: CredentialSource>(source: S) -> Self {
+        Self::renewed(format!("credential source {}", type_name::<S>()), source)
+    }
+
+    /// The same; `name` is how messages call it.
+    pub(super) fn renewed(name: String, source: impl CredentialSource) -> Self {
+        Self(Arc::new(Kind::Source(Arc::new(Renewed::new(name, Box::new(source))))))
+    }
+
+    /// What the next request is sent with. May read a file, or wait for a source until the time given or stopped.
     ///
     /// # Errors
-    /// The token file has never been read with success, and cannot be now.
-    pub(crate) fn identity(&self, clock: &Clock) -> Result<Identity> {
-        let authorization = match &*self.0 {
-            Kind::None => None,
-            Kind::Token(header) | Kind::Basic { header, .. } => Some(header.clone()),
-            Kind::File(file) => Some(file.header(clock)?),
-        };
-        Ok(Identity { authorization, certificate: None })
+    /// The token file has never been read with success, and cannot be now; or the source gives nothing.
+    pub(crate) fn identity(&self, clock: &Clock, until: Instant, stop: &Stop) -> Result<Identity> {
+        match &*self.0 {
+            Kind::None => Ok(Identity::default()),
+            Kind::Token(header) | Kind::Basic { header, .. } => {
+                Ok(Identity { authorization: Some(header.clone()), ..Identity::default() })
+            }
+            Kind::File(file) => file.identity(clock),
+            Kind::Source(source) => source.get(clock, until, stop),
+        }
     }
 
     #[cfg(test)]
     pub(super) fn authorization(&self, clock: &Clock) -> Result<Option<String>> {
-        Ok(self.identity(clock)?.authorization.map(|header| header.expose().into()))
+        let identity = self.identity(clock, clock.deadline(Duration::from_secs(60)), &Stop::new())?;
+        Ok(identity.authorization.map(|header| header.expose().into()))
     }
 
-    /// Reads the token file again for the next request: the server did not accept the token. Says whether there is
-    /// anything to read again.
-    pub(crate) fn refresh(&self) -> bool {
-        let Kind::File(file) = &*self.0 else { return false };
-        file.lock().due = None;
+    /// The server did not accept what a request was sent with: has the file read or the source asked again for the next
+    /// request, unless that was done since. Says whether the next request may be sent with something else.
+    pub(crate) fn refresh(&self, used: &Identity) -> bool {
+        match &*self.0 {
+            Kind::None | Kind::Token(_) | Kind::Basic { .. } => return false,
+            Kind::File(file) => {
+                let mut cached = file.lock();
+                if cached.generation == used.generation {
+                    cached.due = None;
+                }
+            }
+            Kind::Source(source) => source.refresh(used),
+        }
         true
     }
 
@@ -163,38 +210,43 @@ impl fmt::Debug for Credentials {
             Kind::Token(token) => write!(f, "Token({token:?})"),
             Kind::File(file) => write!(f, "TokenFile({:?})", file.path),
             Kind::Basic { user, header } => write!(f, "Basic({user:?}, {header:?})"),
+            Kind::Source(source) => write!(f, "Source({})", source.name()),
         }
     }
 }
 
 impl TokenFile {
-    fn header(&self, clock: &Clock) -> Result<Secret> {
+    fn identity(&self, clock: &Clock) -> Result<Identity> {
         let now = clock.now();
-        let last = {
+        let (last, generation) = {
             let cached = self.lock();
             match (&cached.header, cached.due) {
-                (Some(header), Some(due)) if now < due => return Ok(header.clone()),
-                (header, _) => header.clone(),
+                (Some(header), Some(due)) if now < due => {
+                    return Ok(Identity::of_file(header.clone(), cached.generation));
+                }
+                (header, _) => (header.clone(), cached.generation),
             }
         };
-        match self.read() {
-            Ok(header) => {
-                *self.lock() = Cached { header: Some(header.clone()), due: Some(now + REREAD) };
-                Ok(header)
-            }
+        let (header, new, wait) = match self.read() {
+            Ok(header) => (header, generation + 1, REREAD),
             Err(error) => {
                 let Some(good) = last.or_else(|| self.fallback.clone()) else { return Err(error) };
                 warn!(target: "listwatch::config", "{error}; using the last token");
-                *self.lock() = Cached { header: Some(good.clone()), due: Some(now + RETRY) };
-                Ok(good)
+                (good, generation, RETRY)
             }
+        };
+        let mut cached = self.lock();
+        // Another thread may have read it meanwhile, and later.
+        if cached.generation == generation {
+            *cached = Cached { header: Some(header.clone()), due: Some(now + wait), generation: new };
         }
+        Ok(Identity::of_file(header, new))
     }
 
     fn read(&self) -> Result<Secret> {
         let failed = |what: &str| Error::config(format!("token file {}{what}", self.path.display()));
         let token = std::fs::read_to_string(&self.path).map_err(|error| failed("").with_source(error))?;
-        match token.trim() {
+        match token.trim_start_matches('\u{feff}').trim() {
             "" => Err(failed(" is empty")),
             token => bearer(token).map_err(|error| error.context(failed("").to_string())),
         }
@@ -263,9 +315,46 @@ mod tests {
         let (dir, clock) = (Dir::new(), Clock::manual());
         let credentials = Credentials::token_file(dir.write("token", "one"));
         assert_eq!(sent(&credentials, &clock), "Bearer one");
+        let used = credentials.identity(&clock, clock.now(), &Stop::new()).unwrap();
         dir.write("token", "two");
-        credentials.clone().refresh();
+        assert!(credentials.clone().refresh(&used));
         assert_eq!(sent(&credentials, &clock), "Bearer two");
+        // Another request was refused with the first, too: the file has been read since.
+        dir.write("token", "three");
+        assert!(credentials.refresh(&used));
+        assert_eq!(sent(&credentials, &clock), "Bearer two");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_token_file_is_swapped_as_kubelet_does_it() {
+        let (dir, clock) = (Dir::new(), Clock::manual());
+        for (folder, token) in [("..1", "one\n"), ("..2", "two\n")] {
+            dir.write(&format!("{folder}/token"), token);
+        }
+        let link = |target: &str, name: &str| std::os::unix::fs::symlink(target, dir.path(name)).unwrap();
+        link("..1", "..data");
+        link("..data/token", "token");
+        let credentials = Credentials::token_file(dir.path("token"));
+        assert_eq!(sent(&credentials, &clock), "Bearer one");
+        link("..2", "..data_tmp");
+        std::fs::rename(dir.path("..data_tmp"), dir.path("..data")).unwrap();
+        std::fs::remove_dir_all(dir.path("..1")).unwrap();
+        clock.advance(Duration::from_secs(60));
+        assert_eq!(sent(&credentials, &clock), "Bearer two");
+    }
+
+    #[test]
+    fn what_editors_add_to_a_token_file_is_not_sent() {
+        let (dir, clock) = (Dir::new(), Clock::manual());
+        for text in ["one\r\n", "\u{feff}one", "\u{feff}\r\n one\r\n\r\n"] {
+            let credentials = Credentials::token_file(dir.write("token", text));
+            assert_eq!(sent(&credentials, &clock), "Bearer one", "{text:?}");
+        }
+        for bytes in [&b"one\r\ntwo"[..], b"\xff\xfeo\0n\0e\0", "\u{feff} \r\n".as_bytes()] {
+            let credentials = Credentials::token_file(dir.write("token", bytes));
+            assert!(credentials.authorization(&clock).unwrap_err().is_config(), "{bytes:?}");
+        }
     }
 
     #[test]
@@ -275,6 +364,9 @@ mod tests {
         assert_eq!(sent(&credentials, &clock), "Bearer one");
         dir.write("token", "\n");
         clock.advance(Duration::from_secs(60));
+        assert_eq!(sent(&credentials, &clock), "Bearer one");
+        std::fs::remove_file(dir.path("token")).unwrap();
+        clock.advance(Duration::from_secs(10));
         assert_eq!(sent(&credentials, &clock), "Bearer one");
         dir.write("token", "two");
         clock.advance(Duration::from_secs(10));

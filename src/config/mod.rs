@@ -1,8 +1,11 @@
 //! Where the API server is and who we are: by hand, from inside a cluster, or from kubeconfig files.
 //!
-//! Nothing here opens a connection or starts a process; files are read.
+//! Nothing here opens a connection. Files are read, and exec plugins of a kubeconfig are run, when a request needs a
+//! credential of them.
 
 mod credentials;
+#[cfg(feature = "kubeconfig")]
+mod exec;
 mod in_cluster;
 #[cfg(feature = "kubeconfig")]
 mod kubeconfig;
@@ -16,8 +19,8 @@ use std::ffi::OsString;
 use std::fmt;
 use std::time::Duration;
 
-pub use credentials::Credentials;
-pub(crate) use credentials::Secret;
+pub use credentials::{Credential, CredentialSource, Credentials};
+pub(crate) use credentials::{Identity, Secret};
 #[cfg(feature = "kubeconfig")]
 pub use kubeconfig::KubeconfigOptions;
 pub use pem::{ClientCertificate, Pem, TlsOptions};
@@ -162,7 +165,7 @@ impl Config {
         &self.tls
     }
 
-    /// What goes into the `Authorization` header.
+    /// Who we are: what goes into the `Authorization` header, and client certificates that change.
     #[must_use]
     pub fn credentials(&self) -> &Credentials {
         &self.credentials

@@ -17,7 +17,7 @@ pub struct TlsOptions {
 }
 
 /// A certificate, with those it was issued by if need be, and its private key.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientCertificate {
     /// The certificate, followed by those of its issuers.
     pub certificate: Pem,
@@ -26,7 +26,7 @@ pub struct ClientCertificate {
 }
 
 /// PEM blocks: certificates or a key.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Pem {
     /// The text itself.
     Data(Vec<u8>),
@@ -46,6 +46,12 @@ impl Pem {
                 .map_err(|error| Error::config(format!("read {}", path.display())).with_source(error)),
         }
     }
+}
+
+/// Whether it holds a PEM block at all; the rest is found when a connection is made.
+#[cfg(feature = "kubeconfig")]
+pub(super) fn is_pem(data: &[u8]) -> bool {
+    data.windows(11).any(|window| window == b"-----BEGIN ")
 }
 
 impl fmt::Debug for Pem {

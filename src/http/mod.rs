@@ -31,7 +31,7 @@ use self::call::{Call, Running};
 use self::connector::{NoResolver, TcpConnector};
 use self::tls::Tls;
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, Identity};
 use crate::error::{Error, Kind, Result};
 use crate::stop::Stop;
 
@@ -159,7 +159,9 @@ impl Http {
         again: impl FnOnce() -> Result<Response>,
     ) -> Result<Response> {
         match answer {
-            Ok(mut answer) if answer.code() == 401 && self.config.credentials().refresh() => {
+            Ok(mut answer)
+                if answer.refused.as_ref().is_some_and(|used| self.config.credentials().refresh(used)) =>
+            {
                 // Its body is of no use, but the connection is, once the body is read.
                 let until = self.config.clock().deadline(self.config.timeout());
                 let _ = answer.body.read_to_end(REFUSAL, (self.config.clock(), until), &mut Vec::new());
@@ -181,9 +183,13 @@ impl Http {
         if stop.is_stopped() {
             return Err(Error::stopped());
         }
+        let clock = self.config.clock();
+        let (Limits::Total(first) | Limits::Stream { head: first, .. }) = limits;
+        let (until, asked) = (limits.until(clock), clock.deadline(first));
+        let identity = self.config.credentials().identity(clock, asked, stop)?;
+        let limits = limits.left(clock, until);
         let sent = self.prepare(agent, request, limits)?;
-        let identity = self.config.credentials().identity(self.config.clock())?;
-        let running = Running::new(stop, identity.authorization);
+        let running = Running::new(stop, identity.authorization.clone());
         let send = || running.enter(|| sent.run(agent));
         let answer = match limits {
             Limits::Total(_) => send(),
@@ -195,7 +201,8 @@ impl Http {
                     // A refusal is no stream, and has no right to its silence.
                     running.call.set_silence(Some(limit));
                 }
-                Ok(Response { head, body: Body { reader, running } })
+                let refused = (head.status == http::StatusCode::UNAUTHORIZED).then_some(identity);
+                Ok(Response { head, refused, body: Body { reader, running } })
             }
             Err(e) => Err(translate(e, &running.call)),
         }
@@ -332,6 +339,8 @@ impl fmt::Debug for Http {
 #[derive(Debug)]
 pub(crate) struct Response {
     head: http::response::Parts,
+    /// What the request was sent with, if the server did not accept it.
+    refused: Option<Identity>,
     pub(crate) body: Body,
 }
 

@@ -32,7 +32,6 @@ pub(super) struct Cluster {
     pub(super) proxy_url: String,
     pub(super) disable_compression: bool,
     /// What the exec plugin is to be told.
-    #[allow(dead_code)] // kept for the exec plugin runner
     pub(super) exec_config: Option<Value>,
     /// The file and entry, for messages.
     pub(super) place: String,
@@ -72,7 +71,6 @@ pub(super) struct AuthProvider {
 
 /// A program that gives credentials.
 #[derive(Clone, Debug)]
-#[allow(dead_code)] // kept for the exec plugin runner
 pub(super) struct Exec {
     pub(super) command: String,
     pub(super) args: Vec<String>,

@@ -1,12 +1,14 @@
 //! Kubeconfig files: found, merged and resolved as client-go's `clientcmd` does it.
 
 mod file;
-mod yaml;
+pub(super) mod yaml;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::credentials::fits_header;
+use super::exec::{self, Plugin};
+use super::pem::is_pem;
 use super::url::Url;
 use super::{ClientCertificate, Config, Credentials, Env, Impersonate, Pem, TlsOptions};
 use crate::error::{Error, Result};
@@ -320,7 +322,7 @@ impl Resolved {
             server_name: Some(cluster.tls_server_name.clone()).filter(|name| !name.is_empty()),
             insecure_skip_verify: cluster.insecure_skip_tls_verify,
         });
-        let credentials = credentials(&user, &token, config.tls.client_certificate.is_some())
+        let credentials = credentials(&user, &cluster, &token, config.tls.client_certificate.is_some())
             .map_err(|error| error.context(&user.place))?;
         // A user in the server's URL goes before all others, as Go's HTTP client has it.
         let in_url = Url::server(&cluster.server)?.user.is_some();
@@ -328,7 +330,7 @@ impl Resolved {
     }
 }
 
-fn credentials(user: &User, token: &str, certificate: bool) -> Result<Credentials> {
+fn credentials(user: &User, cluster: &Cluster, token: &str, certificate: bool) -> Result<Credentials> {
     let basic = !user.username.is_empty();
     if let Some(provider) = &user.auth_provider {
         return Err(Error::config(format!("auth-provider {:?} is not supported; use exec", provider.name)));
@@ -336,9 +338,13 @@ fn credentials(user: &User, token: &str, certificate: bool) -> Result<Credential
     if basic && !token.is_empty() {
         return Err(Error::config("username and a token exclude each other"));
     }
-    // An exec plugin beside other credentials is never run.
-    if let (Some(exec), false) = (&user.exec, basic || certificate || !token.is_empty()) {
-        return Err(Error::config(format!("exec plugins are not supported yet: {}", exec.command)));
+    if let Some(exec) = &user.exec {
+        let plugin = plugin(exec, cluster)?;
+        // Beside other credentials it is never run.
+        if !(basic || certificate || !token.is_empty()) {
+            let name = format!("{}: exec plugin {:?}", user.place, exec.command);
+            return Ok(Credentials::renewed(name, plugin));
+        }
     }
     if basic {
         return Ok(Credentials::basic(&user.username, &user.password));
@@ -352,6 +358,31 @@ fn credentials(user: &User, token: &str, certificate: bool) -> Result<Credential
         return Ok(credentials);
     }
     Credentials::token_file_with_fallback(user.token_file.clone().into(), &user.token)
+}
+
+fn plugin(exec: &Exec, cluster: &Cluster) -> Result<Plugin> {
+    let cluster = exec.provide_cluster_info.then(|| exec::Cluster {
+        server: cluster.server.clone(),
+        tls_server_name: cluster.tls_server_name.clone(),
+        insecure_skip_tls_verify: cluster.insecure_skip_tls_verify,
+        ca: pem(&cluster.certificate_authority, &cluster.certificate_authority_data),
+        proxy_url: cluster.proxy_url.clone(),
+        disable_compression: cluster.disable_compression,
+        config: cluster.exec_config.clone(),
+    });
+    Ok(Plugin {
+        command: exec.command.clone(),
+        args: exec.args.clone(),
+        env: exec.env.clone(),
+        version: exec.api_version.parse()?,
+        install_hint: exec.install_hint.clone(),
+        interactive: match exec.interactive_mode.as_str() {
+            "Always" => exec::Interactive::Always,
+            "IfAvailable" => exec::Interactive::IfAvailable,
+            _ => exec::Interactive::Never,
+        },
+        cluster,
+    })
 }
 
 fn client_certificate(user: &User) -> Result<Option<ClientCertificate>> {
@@ -377,10 +408,9 @@ fn pem(path: &str, data: &[u8]) -> Option<Pem> {
     }
 }
 
-/// What the field is about is still known here; the rest is found when the connection is made.
+/// What the field is about is still known here.
 fn check_pem(data: &[u8], field: &str, place: &str) -> Result<()> {
-    let found = data.windows(11).any(|window| window == b"-----BEGIN ");
-    if found { Ok(()) } else { Err(Error::config(format!("{place}: {field} holds no PEM block"))) }
+    if is_pem(data) { Ok(()) } else { Err(Error::config(format!("{place}: {field} holds no PEM block"))) }
 }
 
 #[cfg(test)]
@@ -388,6 +418,7 @@ mod tests {
     use super::super::testing::Dir;
     use super::*;
     use crate::clock::Clock;
+    use crate::config::Identity;
 
     const CLUSTER: &str = "clusters: [{name: c, cluster: {server: 'https://api.test:6443'}}]\n";
     const CONTEXT: &str = "contexts: [{name: main, context: {cluster: c, user: u}}]\ncurrent-context: main\n";
@@ -542,7 +573,7 @@ mod tests {
         let config = read(&with_user(&format!("{{token: inline, tokenFile: {}}}", file.display()))).unwrap();
         assert_eq!(header(&config).as_deref(), Some("Bearer inline"));
         dir.write("token", "from-file");
-        config.credentials().refresh();
+        config.credentials().refresh(&Identity::default());
         assert_eq!(header(&config).as_deref(), Some("Bearer from-file"));
     }
 
@@ -553,17 +584,131 @@ mod tests {
         assert!(config.impersonate().is_some());
     }
 
+    /// A plugin that is a script of the shell.
+    fn script(script: &str, more: &str) -> String {
+        let version = "client.authentication.k8s.io/v1";
+        let args = serde_json::json!(["-c", script]);
+        format!("exec: {{command: sh, args: {args}, apiVersion: {version}, interactiveMode: Never{more}}}")
+    }
+
+    /// Prints what the shell makes of `text` as a token.
+    fn print(text: &str) -> String {
+        let head = r#"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1""#;
+        format!(r#"echo '{head},"status":{{"token":"'{text}'"}}}}'"#)
+    }
+
     #[test]
-    fn an_exec_plugin_is_refused_by_the_name_of_its_user_unless_it_would_not_run() {
-        let exec =
-            "exec: {command: ./tool, apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never}";
-        let error = refusal(&with_user(&format!("{{{exec}}}")));
-        assert!(
-            error.starts_with("kubeconfig: users[0] \"u\": exec plugins are not supported yet: /"),
-            "{error}"
+    fn an_exec_plugin_is_run_for_a_user_without_other_credentials() {
+        let exec = script(&print("$TEXT"), ", env: [{name: TEXT, value: none}, {name: TEXT, value: one}]");
+        let config = read(&with_user(&format!("{{{exec}}}"))).unwrap();
+        assert_eq!(header(&config).as_deref(), Some("Bearer one"));
+        for (other, sent) in [
+            ("token: t", Some("Bearer t")),
+            ("username: bob", Some("Basic Ym9iOg==")),
+            ("client-certificate-data: LS0tLS1CRUdJTiA=, client-key-data: LS0tLS1CRUdJTiA=", None),
+        ] {
+            let config = read(&with_user(&format!("{{{other}, {exec}}}"))).unwrap();
+            assert_eq!(header(&config).as_deref(), sent, "{other}");
+        }
+        // A key alone is nothing.
+        let config = read(&with_user(&format!("{{client-key-data: LS0tLS1CRUdJTiA=, {exec}}}"))).unwrap();
+        assert_eq!(header(&config).as_deref(), Some("Bearer one"));
+    }
+
+    #[test]
+    fn an_exec_plugin_is_told_of_the_cluster_if_it_asks_for_that() {
+        let dir = Dir::new();
+        let ca = dir.write("ca.crt", "-----BEGIN CERTIFICATE-----");
+        let exec = script(&print("$(printf %s \"$KUBERNETES_EXEC_INFO\" | base64 | tr -d '\\n')"), "");
+        let cluster = format!(
+            "server: 'https://api.test:6443/', tls-server-name: api, certificate-authority: '{}', proxy-url: 'http://p.test:3128', \
+             disable-compression: true, extensions: [{{name: client.authentication.k8s.io/exec, extension: {{audience: x}}}}]",
+            ca.display()
         );
-        let config = read(&with_user(&format!("{{token: t, {exec}}}"))).unwrap();
-        assert_eq!(header(&config).as_deref(), Some("Bearer t"));
+        let told = |exec: &str| -> serde_json::Value {
+            let yaml = with_user(&format!("{{{exec}}}")).replace("server: 'https://api.test:6443'", &cluster);
+            let header = header(&read(&yaml).unwrap()).unwrap();
+            let request = crate::base64_text::decode(header.strip_prefix("Bearer ").unwrap()).unwrap();
+            serde_json::from_slice(&request).unwrap()
+        };
+        let version = "client.authentication.k8s.io/v1";
+        assert_eq!(
+            told(&exec),
+            serde_json::json!({"kind": "ExecCredential", "apiVersion": version, "spec": {"interactive": false}})
+        );
+        let cluster = serde_json::json!({
+            "server": "https://api.test:6443/",
+            "tls-server-name": "api",
+            "certificate-authority-data": "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t",
+            "proxy-url": "http://p.test:3128",
+            "disable-compression": true,
+            "config": {"audience": "x"},
+        });
+        assert_eq!(
+            told(&exec.replace("Never", "Never, provideClusterInfo: true")),
+            serde_json::json!({
+                "kind": "ExecCredential",
+                "apiVersion": version,
+                "spec": {"interactive": false, "cluster": cluster},
+            })
+        );
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn the_command_of_an_exec_plugin_is_relative_to_its_kubeconfig() {
+        let dir = Dir::new();
+        std::fs::create_dir(dir.path("bin")).unwrap();
+        std::os::unix::fs::symlink("/bin/sh", dir.path("bin/plugin")).unwrap();
+        let exec = script(&print("$0"), "").replace("command: sh", "command: ./bin/plugin");
+        let path = dir.write("config", with_user(&format!("{{{exec}}}")));
+        let config = read_list(&[path], &KubeconfigOptions::new()).unwrap();
+        let plugin = dir.path("bin/plugin");
+        assert_eq!(header(&config), Some(format!("Bearer {}", plugin.display())));
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_exec_plugin_is_said_with_its_entry() {
+        let version = "client.authentication.k8s.io/v1";
+        for (exec, said) in [
+            (
+                script(
+                    "echo token-$TEXT; echo no access >&2; exit 7",
+                    ", env: [{name: TEXT, value: hidden}]",
+                ),
+                "exec plugin \"sh\": failed with exit code 7: no access",
+            ),
+            (script("echo log in first >&2", ""), "exec plugin \"sh\": it printed nothing: log in first"),
+            (script("echo hidden", ""), "exec plugin \"sh\": it printed no object"),
+            (script("kill -9 $$", ""), "exec plugin \"sh\": was ended (signal: 9"),
+            (
+                format!(
+                    "exec: {{command: listwatch-no-such-plugin, apiVersion: {version}, interactiveMode: Never, \
+                     installHint: \"get it\\nat example.test\"}}"
+                ),
+                "exec plugin \"listwatch-no-such-plugin\": cannot be started: No such file or directory (os error 2); \
+                 get it at example.test",
+            ),
+        ] {
+            let config = read(&with_user(&format!("{{{exec}}}"))).unwrap();
+            let error = config.credentials().authorization(&Clock::manual()).unwrap_err();
+            let text = error.to_string();
+            assert!(error.is_config(), "{error:?}");
+            assert!(text.starts_with(&format!("kubeconfig: users[0] \"u\": {said}")), "{text}");
+            assert!(!text.contains("hidden") && !format!("{config:?}").contains("hidden"), "{text}");
+        }
+        for (version, said) in [
+            ("v1alpha1", "v1alpha1\" is not supported any more"),
+            ("v2", "v2\" is not supported (client.authentication.k8s.io/v1 and "),
+        ] {
+            // Looked at even if it is not run.
+            for other in ["", "token: t, "] {
+                let exec = script(&print("t"), "").replace("io/v1", &format!("io/{version}"));
+                let refused = refusal(&with_user(&format!("{{{other}{exec}}}")));
+                assert!(refused.starts_with("kubeconfig: users[0] \"u\": exec: apiVersion "), "{refused}");
+                assert!(refused.contains(said), "{refused}");
+            }
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ const TAG_PREFIX: &str = "tag:yaml.org,2002:";
 
 /// Reads the first document as JSON; nothing at all is null. The error says what is wrong and in which line, never what
 /// is written there.
-pub(super) fn parse(bytes: &[u8]) -> Result<Value, String> {
+pub(in crate::config) fn parse(bytes: &[u8]) -> Result<Value, String> {
     let text = decode(bytes)?;
     let options = granit_parser::options! {
         bom_inside_document_as_content: true,
