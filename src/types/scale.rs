@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::field::read;
+use super::field::{is_absent, read};
 use crate::object::ObjectMeta;
 
 /// `autoscaling/v1` Scale: whole. How many replicas an object has and should have, whatever its kind; from
@@ -9,13 +9,13 @@ use crate::object::ObjectMeta;
 #[serde(default)]
 pub struct Scale {
     /// Name, namespace, uid and version of the object.
-    #[serde(deserialize_with = "read")]
+    #[serde(deserialize_with = "read", skip_serializing_if = "is_absent")]
     pub metadata: ObjectMeta,
     /// What is wanted.
     #[serde(deserialize_with = "read")]
     pub spec: ScaleSpec,
     /// What is.
-    #[serde(deserialize_with = "read")]
+    #[serde(deserialize_with = "read", skip_serializing_if = "is_absent")]
     pub status: ScaleStatus,
 }
 

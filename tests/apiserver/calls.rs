@@ -37,13 +37,29 @@ fn it_has_a_version_and_is_well() {
 }
 
 #[test]
+fn a_pod_logs_what_the_test_says() {
+    let server = ApiServer::start().unwrap();
+    let pods = Api::<Pod>::namespaced(&server.client().unwrap(), "default");
+    let pod = serde_json::from_value(json!({"metadata": {"name": "a"}})).unwrap();
+    pods.create(&PostParams::default(), &pod).unwrap();
+    let log = |params: LogParams| -> Vec<String> {
+        pods.logs("a", &params, &Stop::new()).unwrap().map(Result::unwrap).collect()
+    };
+    assert_eq!(log(LogParams::default()), [""; 0]);
+    server.set_log("default", "a", "one\ntwo\nthree");
+    assert_eq!(log(LogParams::default().follow()), ["one", "two", "three"]);
+    assert_eq!(log(LogParams::default().tail_lines(2)), ["two", "three"]);
+    assert_eq!(log(LogParams::default().tail_lines(0)), [""; 0]);
+    assert_eq!(log(LogParams::default().tail_lines(9).limit_bytes(5)), ["one", "t"]);
+}
+
+#[test]
 fn pods_are_evicted_and_deployments_scaled() {
     let server = ApiServer::start().unwrap();
     let client = server.client().unwrap();
     let pods = Api::<Pod>::namespaced(&client, "default");
     let pod = serde_json::from_value(json!({"metadata": {"name": "a"}})).unwrap();
     pods.create(&PostParams::default(), &pod).unwrap();
-    assert_eq!(pods.logs("a", &LogParams::default(), &Stop::new()).unwrap().count(), 0);
     pods.evict("a", &DeleteParams::default()).unwrap();
     assert!(pods.evict("a", &DeleteParams::default()).unwrap_err().is_not_found());
     assert!(pods.logs("a", &LogParams::default(), &Stop::new()).unwrap_err().is_not_found());

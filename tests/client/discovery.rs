@@ -24,19 +24,19 @@ fn json_pages(pages: Value) -> Server {
     server(move |path| pages.get(path).map(|page| (200, page.to_string())))
 }
 
+/// What a kube-apiserver v1.37.2 said.
 fn recorded(name: &str) -> Option<(u16, String)> {
-    let answer = http::read(name);
+    let answer = http::read(&format!("../client/discovery/{name}"));
     Some((answer.code, String::from_utf8(answer.body).unwrap()))
 }
 
 /// A server that knows the older form alone.
 fn plain() -> Server {
     server(|path| match path {
-        "/api" => recorded("discovery_api"),
-        "/api/v1" => recorded("discovery_core_v1"),
-        "/apis" => recorded("discovery_apis"),
-        "/apis/apps/v1" => recorded("discovery_apps_v1"),
-        "/apis/metrics.k8s.io/v1beta1" => Some((503, "service unavailable".into())),
+        "/api" => recorded("api"),
+        "/api/v1" => recorded("core_v1"),
+        "/apis" => recorded("apis"),
+        "/apis/apps/v1" => recorded("apps_v1"),
         path => Some((200, json!({"kind": "APIResourceList", "groupVersion": path, "resources": []}).to_string())),
     })
 }
@@ -89,8 +89,8 @@ fn what_is_found_can_be_listed() {
         "/apis/apps/v1/namespaces/ns/deployments" => {
             Some((200, r#"{"kind":"DeploymentList","apiVersion":"apps/v1","metadata":{},"items":[{"metadata":{"name":"a"}}]}"#.into()))
         }
-        "/api" => recorded("discovery_api_aggregated"),
-        "/apis" => recorded("discovery_apis_aggregated"),
+        "/api" => recorded("api_aggregated"),
+        "/apis" => recorded("apis_aggregated"),
         _ => None,
     });
     let client = client(&server.url());
@@ -103,8 +103,8 @@ fn what_is_found_can_be_listed() {
 #[test]
 fn both_forms_of_one_server_say_the_same() {
     let aggregated = server(|path| match path {
-        "/api" => recorded("discovery_api_aggregated"),
-        "/apis" => recorded("discovery_apis_aggregated"),
+        "/api" => recorded("api_aggregated"),
+        "/apis" => recorded("apis_aggregated"),
         _ => None,
     });
     let aggregated = client(&aggregated.url()).discover().unwrap();
@@ -143,13 +143,13 @@ fn groups(versions: [Value; 2]) -> Value {
 fn a_version_that_cannot_be_asked_is_told_and_does_not_fail_the_rest() {
     for (code, body) in [(503, "service unavailable"), (404, ""), (403, "{}"), (200, "<html>"), (200, "[]x")] {
         let server = server(move |path| match path {
-            "/api" => recorded("discovery_api"),
-            "/api/v1" => recorded("discovery_core_v1"),
+            "/api" => recorded("api"),
+            "/api/v1" => recorded("core_v1"),
             "/apis" => {
                 let groups = groups([json!({"version": "v1beta1"}), json!({"version": "v1"})]);
                 Some((200, groups.to_string()))
             }
-            "/apis/apps/v1" => recorded("discovery_apps_v1"),
+            "/apis/apps/v1" => recorded("apps_v1"),
             _ => Some((code, body.into())),
         });
         let discovery = client(&server.url()).discover().unwrap();
