@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Deserialize;
 
 use super::{Client, LARGEST_REFUSAL, Method, RawRequest};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::http::Limits;
 use crate::object::{Status, cut, nullable};
 
@@ -73,7 +73,7 @@ impl Client {
     /// Asked once and not again, though the server may say when to come back: who waits asks again.
     ///
     /// # Errors
-    /// If it is not ready: the error has a [`code`](Error::code), mostly 500, and names the checks that failed. If the
+    /// If it is not ready: the error has a [`code`](crate::Error::code), mostly 500, and names the checks that failed. If the
     /// server refuses to tell (401, 403), or the connection fails.
     pub fn readyz(&self) -> Result<()> {
         self.probe("/readyz")
