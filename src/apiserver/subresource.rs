@@ -51,7 +51,8 @@ fn existing(call: &Call<'_>) -> Outcome<Arc<Object>> {
 
 fn log(call: &Call<'_>, request: &Request) -> Outcome<Response> {
     let text = call.server.log_of(&call.key());
-    let number = |name| request.query.number(name).map(|n| n.map(|n| usize::try_from(n).unwrap_or(usize::MAX)));
+    let number =
+        |name| request.query.number(name).map(|n| n.map(|n| usize::try_from(n).unwrap_or(usize::MAX)));
     let (tail, limit) = (number("tailLines")?, number("limitBytes")?);
     let lines = || text.split_inclusive('\n');
     let skipped = tail.map_or(0, |tail| lines().count().saturating_sub(tail));

@@ -150,7 +150,8 @@ impl<K: Resource> Api<K> {
                 false => client.stream_alone(&request, client.timeout(), stop),
             })
         };
-        let answer = self.check_pods("logs").and_then(|()| self.collection().logs(name, params)).and_then(open);
+        let answer =
+            self.check_pods("logs").and_then(|()| self.collection().logs(name, params)).and_then(open);
         match answer {
             Ok(answer) => {
                 let what = format!("read the log of {} {}", self.resource(), self.key_of(name));
@@ -339,7 +340,8 @@ mod tests {
                 for piece in [1, 3, 7, 1000] {
                     let all = lines(format!("{text}{end}").as_bytes(), piece, longest);
                     assert_eq!(all.concat(), text);
-                    assert!(all.iter().all(|piece| (longest - 3..=longest + 2).contains(&piece.len()) || piece == all.last().unwrap()));
+                    assert!(all.iter().all(|piece| (longest - 3..=longest + 2).contains(&piece.len())
+                        || piece == all.last().unwrap()));
                 }
             }
         }

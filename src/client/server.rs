@@ -124,7 +124,12 @@ mod tests {
         let of = |json: &str| serde_json::from_str::<Version>(json).unwrap().number();
         assert_eq!(of(r#"{"major":"1","minor":"27+","gitVersion":"v1.27.3-gke.100"}"#), Some((1, 27)));
         assert_eq!(of(r#"{"major":"1","minor":"9"}"#), Some((1, 9)));
-        for none in [r#"{"major":"","minor":null}"#, "{}", r#"{"major":"x1","minor":"2"}"#, r#"{"major":"1","minor":"99999999999"}"#] {
+        for none in [
+            r#"{"major":"","minor":null}"#,
+            "{}",
+            r#"{"major":"x1","minor":"2"}"#,
+            r#"{"major":"1","minor":"99999999999"}"#,
+        ] {
             assert_eq!(of(none), None, "{none}");
         }
     }

@@ -40,7 +40,8 @@ impl<K: Resource> Api<K> {
             metadata: Named { name, namespace: self.namespace() },
             delete_options: params,
         };
-        let post = || self.collection().create_subresource(name, "eviction", &PostParams::default(), &eviction);
+        let post =
+            || self.collection().create_subresource(name, "eviction", &PostParams::default(), &eviction);
         let answer = self.check_pods("evictions").and_then(|()| post());
         answer
             .and_then(|request| self.client().call(&request))

@@ -65,7 +65,8 @@ fn pods_are_evicted_and_deployments_scaled() {
     assert!(pods.logs("a", &LogParams::default(), &Stop::new()).unwrap_err().is_not_found());
 
     let deployments = Api::<Deployment>::namespaced(&client, "default");
-    let deployment = serde_json::from_value(json!({"metadata": {"name": "web"}, "spec": {"replicas": 3}})).unwrap();
+    let deployment =
+        serde_json::from_value(json!({"metadata": {"name": "web"}, "spec": {"replicas": 3}})).unwrap();
     deployments.create(&PostParams::default(), &deployment).unwrap();
     let mut scale = deployments.get_scale("web").unwrap();
     assert_eq!(scale.spec.replicas, 3);

@@ -37,7 +37,9 @@ fn plain() -> Server {
         "/api/v1" => recorded("core_v1"),
         "/apis" => recorded("apis"),
         "/apis/apps/v1" => recorded("apps_v1"),
-        path => Some((200, json!({"kind": "APIResourceList", "groupVersion": path, "resources": []}).to_string())),
+        path => {
+            Some((200, json!({"kind": "APIResourceList", "groupVersion": path, "resources": []}).to_string()))
+        }
     })
 }
 
@@ -50,8 +52,15 @@ fn check(discovery: &Discovery) {
     let deployments = kind(discovery, "deploy");
     assert_eq!(format!("{:?}", deployments.resource), "apps/v1/deployments Deployment");
     assert_eq!((&*deployments.singular, deployments.resource.scope), ("deployment", Scope::Namespaced));
-    assert_eq!((&deployments.short_names[..], &deployments.categories[..]), (&["deploy".into()][..], &["all".into()][..]));
-    assert!(deployments.is_watchable() && deployments.has_verb("deletecollection") && !deployments.has_verb("get/list"));
+    assert_eq!(
+        (&deployments.short_names[..], &deployments.categories[..]),
+        (&["deploy".into()][..], &["all".into()][..])
+    );
+    assert!(
+        deployments.is_watchable()
+            && deployments.has_verb("deletecollection")
+            && !deployments.has_verb("get/list")
+    );
     let scale = deployments.subresource("scale").unwrap();
     assert_eq!((&*scale.api_version, &*scale.kind), ("autoscaling/v1", "Scale"));
     assert!(scale.verbs.iter().any(|verb| verb == "patch"));
@@ -61,7 +70,9 @@ fn check(discovery: &Discovery) {
     let nodes = kind(discovery, "Node");
     assert_eq!((&*nodes.resource.api_version, nodes.resource.scope), ("v1", Scope::Cluster));
     let pods = kind(discovery, "po");
-    assert!(pods.subresource("log").is_some() && pods.subresource("eviction").unwrap().api_version == "policy/v1");
+    assert!(
+        pods.subresource("log").is_some() && pods.subresource("eviction").unwrap().api_version == "policy/v1"
+    );
     assert!(!kind(discovery, "bindings").is_watchable());
     assert_eq!(discovery.groups()[0].name, "");
     assert_eq!(discovery.kind("apps/v1", "Deployment"), Some(deployments));
@@ -76,7 +87,10 @@ fn the_older_form_is_asked_for_version_by_version() {
     let first = server.next();
     assert_eq!(first.line, "GET /api");
     let accept = first.header("accept");
-    assert!(accept.starts_with("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"), "{accept}");
+    assert!(
+        accept.starts_with("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"),
+        "{accept}"
+    );
     assert!(accept.ends_with(",application/json"), "{accept}");
     // autoscaling is preferred as v2.
     let autoscaling = discovery.groups().iter().find(|group| group.name == "autoscaling").unwrap();
@@ -85,17 +99,20 @@ fn the_older_form_is_asked_for_version_by_version() {
 
 #[test]
 fn what_is_found_can_be_listed() {
-    let server = server(|path| match path {
+    let server = server(|path| {
+        match path {
         "/apis/apps/v1/namespaces/ns/deployments" => {
             Some((200, r#"{"kind":"DeploymentList","apiVersion":"apps/v1","metadata":{},"items":[{"metadata":{"name":"a"}}]}"#.into()))
         }
         "/api" => recorded("api_aggregated"),
         "/apis" => recorded("apis_aggregated"),
         _ => None,
+    }
     });
     let client = client(&server.url());
     let deployments = client.discover().unwrap().resolve("deploy").unwrap();
-    let list = Api::<Object>::namespaced_with(&client, "ns", &deployments).list(&ListParams::default()).unwrap();
+    let list =
+        Api::<Object>::namespaced_with(&client, "ns", &deployments).list(&ListParams::default()).unwrap();
     assert_eq!(list.items[0].metadata().name, "a");
     assert_eq!(server.seen.try_iter().count(), 3);
 }
@@ -116,7 +133,13 @@ fn both_forms_of_one_server_say_the_same() {
         let names = |kind: &ApiKind| {
             let mut subresources: Vec<_> = kind.subresources.iter().map(|s| format!("{s:?}")).collect();
             subresources.sort();
-            (format!("{:?} {:?} {:?} {:?} {}", kind.resource, kind.resource.scope, kind.short_names, kind.verbs, kind.singular), subresources)
+            (
+                format!(
+                    "{:?} {:?} {:?} {:?} {}",
+                    kind.resource, kind.resource.scope, kind.short_names, kind.verbs, kind.singular
+                ),
+                subresources,
+            )
         };
         let mut all: Vec<_> = group.versions.iter().flat_map(|version| &version.kinds).map(names).collect();
         all.sort();
@@ -126,22 +149,26 @@ fn both_forms_of_one_server_say_the_same() {
         assert_eq!(of(&aggregated, group), of(&older, group));
     }
     let order = |discovery: &Discovery| -> Vec<String> {
-        discovery.groups().iter().map(|group| format!("{} {}", group.name, group.versions[0].version)).collect()
+        discovery
+            .groups()
+            .iter()
+            .map(|group| format!("{} {}", group.name, group.versions[0].version))
+            .collect()
     };
     assert_eq!(order(&aggregated), order(&older));
 }
 
 /// Two groups, of which one has an aggregated API.
 fn groups(versions: [Value; 2]) -> Value {
-    let group = |(name, version): (&str, Value)| {
-        json!({"name": name, "versions": [version.clone()], "preferredVersion": version})
-    };
-    json!({"kind": "APIGroupList", "groups": ["metrics.k8s.io", "apps"].into_iter().zip(versions).map(group).collect::<Vec<_>>()})
+    let group = |(name, version): (&str, Value)| json!({"name": name, "versions": [version.clone()], "preferredVersion": version});
+    let groups: Vec<_> = ["metrics.k8s.io", "apps"].into_iter().zip(versions).map(group).collect();
+    json!({"kind": "APIGroupList", "groups": groups})
 }
 
 #[test]
 fn a_version_that_cannot_be_asked_is_told_and_does_not_fail_the_rest() {
-    for (code, body) in [(503, "service unavailable"), (404, ""), (403, "{}"), (200, "<html>"), (200, "[]x")] {
+    for (code, body) in [(503, "service unavailable"), (404, ""), (403, "{}"), (200, "<html>"), (200, "[]x")]
+    {
         let server = server(move |path| match path {
             "/api" => recorded("api"),
             "/api/v1" => recorded("core_v1"),
@@ -204,7 +231,8 @@ fn nulls_and_what_is_left_out_do_not_matter() {
         ]},
     }));
     let discovery = client(&server.url()).discover().unwrap();
-    let found: Vec<_> = discovery.kinds().map(|kind| format!("{:?} {}", kind.resource, kind.singular)).collect();
+    let found: Vec<_> =
+        discovery.kinds().map(|kind| format!("{:?} {}", kind.resource, kind.singular)).collect();
     assert_eq!(found, ["v1/pods Pod pod", "v1/nodes Node node", "a.b/v1/foos Foo foo"]);
     assert_eq!(kind(&discovery, "nodes").resource.scope, Scope::Cluster);
     assert_eq!(kind(&discovery, "pods").subresource("log").unwrap().api_version, "v1");
@@ -218,10 +246,18 @@ fn a_server_may_have_no_core_group_or_nothing_else_but_not_neither() {
     let pods = json!({"resources": [{"name": "pods", "kind": "Pod", "namespaced": true}]});
     let server = json_pages(json!({"/api": core, "/api/v1": pods}));
     assert!(client(&server.url()).discover().unwrap().resolve("pods").is_ok());
-    let server = json_pages(json!({"/apis": groups([json!({"version": "v1"}), json!({"version": "v1"})]), "/apis/metrics.k8s.io/v1": pods}));
-    assert_eq!(client(&server.url()).discover().unwrap().resolve("pods").unwrap().api_version, "metrics.k8s.io/v1");
+    let server = json_pages(
+        json!({"/apis": groups([json!({"version": "v1"}), json!({"version": "v1"})]), "/apis/metrics.k8s.io/v1": pods}),
+    );
+    assert_eq!(
+        client(&server.url()).discover().unwrap().resolve("pods").unwrap().api_version,
+        "metrics.k8s.io/v1"
+    );
     let error = client(&json_pages(json!({})).url()).discover().unwrap_err();
-    assert!(error.is_not_found() && error.to_string().starts_with("discover what the server has: "), "{error}");
+    assert!(
+        error.is_not_found() && error.to_string().starts_with("discover what the server has: "),
+        "{error}"
+    );
 }
 
 #[test]

@@ -43,9 +43,15 @@ fn each_option_is_sent_as_the_server_reads_it() {
         .limit_bytes(9);
     for (params, query) in [
         (LogParams::default(), ""),
-        (all, "?container=main&follow=true&previous=true&timestamps=true&insecureSkipTLSVerifyBackend=true&sinceSeconds=1&tailLines=0&limitBytes=9"),
+        (
+            all,
+            "?container=main&follow=true&previous=true&timestamps=true&insecureSkipTLSVerifyBackend=true&sinceSeconds=1&tailLines=0&limitBytes=9",
+        ),
         (LogParams::default().since(Duration::ZERO), "?sinceSeconds=1"),
-        (LogParams::default().since(LONG).since_time(Time::from_unix(0)), "?sinceTime=1970-01-01T00%3A00%3A00Z"),
+        (
+            LogParams::default().since(LONG).since_time(Time::from_unix(0)),
+            "?sinceTime=1970-01-01T00%3A00%3A00Z",
+        ),
         (LogParams::default().since_time(Time::from_unix(0)).since(LONG), "?sinceSeconds=120"),
     ] {
         assert_eq!(api.logs("web-0", &params, &Stop::new()).unwrap().count(), 0);
@@ -94,7 +100,10 @@ fn an_end_in_the_middle_is_an_error_behind_what_came() {
         let error = lines.next().unwrap().unwrap_err();
         assert!(error.is_io(), "{error:?}");
         let told = error.to_string();
-        assert!(told.starts_with("read the log of pods ns/web-0: the server closed the connection in the middle"), "{told}");
+        assert!(
+            told.starts_with("read the log of pods ns/web-0: the server closed the connection in the middle"),
+            "{told}"
+        );
         assert!(lines.next().is_none());
     }
 }
@@ -111,7 +120,10 @@ fn a_refusal_says_which_log_and_why() {
         let error = pods(&client(&server.url())).logs("web-0", &params, &Stop::new()).unwrap_err();
         assert_eq!(error.code(), Some(400));
         let told = error.to_string();
-        assert!(told.starts_with("read the log of pods ns/web-0: a container name must be specified"), "{told}");
+        assert!(
+            told.starts_with("read the log of pods ns/web-0: a container name must be specified"),
+            "{told}"
+        );
     }
 }
 
@@ -121,10 +133,17 @@ fn only_pods_have_logs_whatever_they_are_read_as() {
     let client = client(&server.url());
     let whole = Api::<Object>::namespaced_with(&client, "ns", &Pod::api_resource());
     assert_eq!(whole.logs("a", &LogParams::default(), &Stop::new()).unwrap().count(), 1);
-    let error = Api::<ConfigMap>::namespaced(&client, "ns").logs("a", &LogParams::default(), &Stop::new()).unwrap_err();
+    let error = Api::<ConfigMap>::namespaced(&client, "ns")
+        .logs("a", &LogParams::default(), &Stop::new())
+        .unwrap_err();
     assert!(error.is_invalid_argument(), "{error}");
     assert!(error.to_string().contains("configmaps have no logs: only pods do"), "{error}");
-    assert!(Api::<Pod>::all(&client).logs("a", &LogParams::default(), &Stop::new()).unwrap_err().is_invalid_argument());
+    assert!(
+        Api::<Pod>::all(&client)
+            .logs("a", &LogParams::default(), &Stop::new())
+            .unwrap_err()
+            .is_invalid_argument()
+    );
     assert_eq!(server.seen.try_iter().count(), 1);
 }
 
@@ -147,7 +166,9 @@ fn silence_is_an_error_but_for_who_follows() {
     const SHORT: Duration = Duration::from_millis(300);
     let short = |url: &str| Client::new(config(url).with_timeout(SHORT)).unwrap();
     // Lets time pass, before the head and within the log: this is what is tested.
-    let pass = || drop(crossbeam_channel::never::<()>().recv_timeout(SHORT * 3));
+    let pass = || {
+        let _ = crossbeam_channel::never::<()>().recv_timeout(SHORT * 3);
+    };
     let (send, lines) = bounded(10);
     let server = slow(lines);
     let api = pods(&short(&server.url()));

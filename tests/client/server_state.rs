@@ -64,8 +64,13 @@ fn a_server_that_is_not_well_says_why_and_is_asked_once() {
 #[test]
 fn a_long_account_is_cut() {
     let server = Server::start(|connection| {
-        connection.serve(|c: &mut Connection, _: &Seen| c.answer(500, "", "[-]check failed\n".repeat(10_000)));
+        connection
+            .serve(|c: &mut Connection, _: &Seen| c.answer(500, "", "[-]check failed\n".repeat(10_000)));
     });
     let told = client(&server.url()).livez().unwrap_err().to_string();
-    assert!(told.starts_with("GET /livez: check failed; check failed") && told.len() < 3000, "{}", told.len());
+    assert!(
+        told.starts_with("GET /livez: check failed; check failed") && told.len() < 3000,
+        "{}",
+        told.len()
+    );
 }

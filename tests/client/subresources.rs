@@ -17,7 +17,8 @@ fn an_eviction_says_how_the_pod_is_to_be_deleted() {
     let server = Server::start(|c| c.serve(|c: &mut Connection, _: &Seen| c.json(201, DONE)));
     let client = client(&server.url());
     let api = Api::<Pod>::namespaced(&client, "ns");
-    api.evict("web-0", &DeleteParams::default().grace_period(Duration::from_secs(5)).uid("u").dry_run()).unwrap();
+    api.evict("web-0", &DeleteParams::default().grace_period(Duration::from_secs(5)).uid("u").dry_run())
+        .unwrap();
     let seen = server.next();
     assert_eq!(seen.line, "POST /api/v1/namespaces/ns/pods/web-0/eviction");
     assert_eq!(
@@ -35,7 +36,9 @@ const BUDGET: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status
 
 #[test]
 fn the_refusal_of_a_budget_comes_at_once() {
-    let server = Server::start(|c| c.serve(|c: &mut Connection, _: &Seen| c.answer(429, "Retry-After: 10\r\n", BUDGET)));
+    let server = Server::start(|c| {
+        c.serve(|c: &mut Connection, _: &Seen| c.answer(429, "Retry-After: 10\r\n", BUDGET))
+    });
     // A clock on which a wait would never end.
     let client = Client::new(config(&server.url()).with_clock(Clock::manual())).unwrap();
     let error = Api::<Pod>::namespaced(&client, "ns").evict("web-0", &DeleteParams::default()).unwrap_err();
@@ -59,7 +62,8 @@ fn an_eviction_that_a_busy_server_refuses_is_sent_again() {
     let clock = Clock::manual();
     let client = Client::new(config(&server.url()).with_clock(clock.clone())).unwrap();
     std::thread::scope(|scope| {
-        let evicting = scope.spawn(|| Api::<Pod>::namespaced(&client, "ns").evict("web-0", &DeleteParams::default()));
+        let evicting =
+            scope.spawn(|| Api::<Pod>::namespaced(&client, "ns").evict("web-0", &DeleteParams::default()));
         clock.wait_for_timers(1);
         clock.advance(Duration::from_secs(2));
         evicting.join().unwrap().unwrap();

@@ -22,7 +22,11 @@ fn server(headers: &'static str) -> Server {
             if seen.line.contains("watch=true") {
                 c.send(format!("HTTP/1.1 200 OK\r\n{headers}Content-Length: 0\r\n\r\n"));
             } else if seen.line.ends_with("/configmaps") && seen.line.starts_with("GET") {
-                c.answer(200, headers, r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":[]}"#);
+                c.answer(
+                    200,
+                    headers,
+                    r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":[]}"#,
+                );
             } else if seen.line.ends_with("/refused") {
                 c.answer(403, headers, "");
             } else {

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use listwatch::client::{FieldValidation, Method, RawRequest};
 use listwatch::types::{CustomResourceDefinition, Deployment, Pod};
 use listwatch::{
-    Api, DeleteParams, Informer, ListParams, LogParams, Object, ObjectMeta, Patch, PatchParams, PostParams, Resource as _,
-    Scope, Selector, StaticResource as _, Stop,
+    Api, DeleteParams, Informer, ListParams, LogParams, Object, ObjectMeta, Patch, PatchParams, PostParams,
+    Resource as _, Scope, Selector, StaticResource as _, Stop,
 };
 use serde_json::{Value, json};
 
@@ -17,7 +17,12 @@ fn plain_names(list: &Value) -> BTreeSet<String> {
         let text = |field: &str| resource[field].as_str().unwrap_or_default().to_owned();
         format!(
             "{} {} {} {} {} {}",
-            text("name"), text("kind"), text("singularName"), resource["namespaced"], resource["verbs"], resource["shortNames"]
+            text("name"),
+            text("kind"),
+            text("singularName"),
+            resource["namespaced"],
+            resource["verbs"],
+            resource["shortNames"]
         )
     };
     let resources = list["resources"].as_array().unwrap().iter();
@@ -49,7 +54,9 @@ fn all_kinds_are_discovered_as_older_clients_see_them_and_can_be_listed() {
             let plain: Value = client.request(&RawRequest::new(Method::Get, path)).unwrap();
             assert_eq!(found, plain_names(&plain));
             for kind in version.kinds.iter().filter(|kind| kind.is_watchable()) {
-                Api::<Object>::all_with(&client, &kind.resource).list(&ListParams::default().limit(1)).unwrap();
+                Api::<Object>::all_with(&client, &kind.resource)
+                    .list(&ListParams::default().limit(1))
+                    .unwrap();
                 lists += 1;
             }
         }
@@ -139,7 +146,8 @@ fn a_pod_is_evicted_unless_a_budget_forbids_it() {
     assert!(pods.evict("pending", &DeleteParams::default()).unwrap_err().is_not_found());
 
     pod(&pods, "running");
-    let running = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
+    let running =
+        json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
     pods.patch_status("running", &PatchParams::default(), &Patch::Merge(running)).unwrap();
     let budgets = client.discover().unwrap().resolve("pdb").unwrap();
     let budgets = Api::<Object>::namespaced_with(&client, &namespace, &budgets);
@@ -150,7 +158,10 @@ fn a_pod_is_evicted_unless_a_budget_forbids_it() {
         let error = pods.evict("running", &DeleteParams::default()).unwrap_err();
         assert!(error.is_too_many_requests(), "{error}");
         let details = &error.status().unwrap().details;
-        assert_eq!((&*details.causes[0].reason, details.retry_after_seconds), ("DisruptionBudget", retry_after));
+        assert_eq!(
+            (&*details.causes[0].reason, details.retry_after_seconds),
+            ("DisruptionBudget", retry_after)
+        );
     };
     // The server asks to come back in ten seconds: no controller has seen the budget.
     forbidden(10);
@@ -174,7 +185,8 @@ fn a_deployment_is_scaled_by_each_verb() {
     api.create(&PostParams::default(), &deployment("web", 3)).unwrap();
     let read = api.get_scale("web").unwrap();
     assert_eq!((read.spec.replicas, &*read.status.selector, &*read.metadata.name), (3, "app=web", "web"));
-    let patched = api.patch_scale("web", &PatchParams::default(), &Patch::Merge(json!({"spec": {"replicas": 5}})));
+    let patched =
+        api.patch_scale("web", &PatchParams::default(), &Patch::Merge(json!({"spec": {"replicas": 5}})));
     assert_eq!(patched.unwrap().spec.replicas, 5);
     let mut scale = read.clone();
     scale.spec.replicas = 4;
@@ -185,7 +197,8 @@ fn a_deployment_is_scaled_by_each_verb() {
     assert_eq!(api.get("web").unwrap().spec.replicas, Some(0));
     scale = listwatch::types::Scale { metadata: ObjectMeta::named("web"), ..Default::default() };
     scale.spec.replicas = 2;
-    let applied = api.patch_scale("web", &PatchParams::apply("scaler").force(), &Patch::Apply(&scale)).unwrap();
+    let applied =
+        api.patch_scale("web", &PatchParams::apply("scaler").force(), &Patch::Apply(&scale)).unwrap();
     assert_eq!(applied.spec.replicas, 2);
     let maps = Api::<listwatch::types::ConfigMap>::namespaced(&client, api.namespace().unwrap());
     create(&maps, "a", "1");
@@ -198,7 +211,8 @@ fn what_the_server_warns_of_is_told() {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let hook = heard.clone();
     let client = server.client().with_warnings(move |text| hook.lock().unwrap().push(text.to_owned()));
-    let api = Api::<Object>::namespaced_with(&client, &server.namespace("warnings"), &Deployment::api_resource());
+    let api =
+        Api::<Object>::namespaced_with(&client, &server.namespace("warnings"), &Deployment::api_resource());
     let mut object = serde_json::to_value(deployment("web", 1)).unwrap();
     object["apiVersion"] = "apps/v1".into();
     object["kind"] = "Deployment".into();

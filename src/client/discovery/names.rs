@@ -146,8 +146,7 @@ mod tests {
 
     fn group(name: &str, versions: &[(&str, &[Row])]) -> ApiGroup {
         let kind = |version: &str, (kind, plural, short): &Row| {
-            let api_version =
-                if name.is_empty() { version.to_owned() } else { format!("{name}/{version}") };
+            let api_version = if name.is_empty() { version.to_owned() } else { format!("{name}/{version}") };
             ApiKind {
                 resource: ApiResource::dynamic(api_version, *kind, *plural, Scope::Namespaced),
                 singular: kind.to_lowercase(),
@@ -171,10 +170,19 @@ mod tests {
                 group("", &[("v1", &[("Pod", "pods", &["po"]), ("Event", "events", &["ev"])])]),
                 group("apps", &[("v1", &[("Deployment", "deployments", &["deploy"])])]),
                 group("events.k8s.io", &[("v1", &[("Event", "events", &["ev"])])]),
-                group("autoscaling", &[
-                    ("v2", &[("HorizontalPodAutoscaler", "horizontalpodautoscalers", &["hpa"])]),
-                    ("v1", &[("HorizontalPodAutoscaler", "horizontalpodautoscalers", &["hpa"]), ("Old", "olds", &[])]),
-                ]),
+                group(
+                    "autoscaling",
+                    &[
+                        ("v2", &[("HorizontalPodAutoscaler", "horizontalpodautoscalers", &["hpa"])]),
+                        (
+                            "v1",
+                            &[
+                                ("HorizontalPodAutoscaler", "horizontalpodautoscalers", &["hpa"]),
+                                ("Old", "olds", &[]),
+                            ],
+                        ),
+                    ],
+                ),
                 group("cert-manager.io", &[("v1", &[certificate])]),
                 group("networking.internal.knative.dev", &[("v1alpha1", &[certificate])]),
                 group("odd.io", &[("v1", &[("FooBar", "foobarz", &["po", "deployments"])])]),
@@ -214,7 +222,11 @@ mod tests {
             ("olds", "autoscaling/v1", "olds"),
             ("certificates", "cert-manager.io/v1", "certificates"),
             ("certificates.cert-manager.io", "cert-manager.io/v1", "certificates"),
-            ("cert.networking.internal.knative.dev", "networking.internal.knative.dev/v1alpha1", "certificates"),
+            (
+                "cert.networking.internal.knative.dev",
+                "networking.internal.knative.dev/v1alpha1",
+                "certificates",
+            ),
         ] {
             let found = cluster.resolve(name).unwrap_or_else(|e| panic!("{e}"));
             assert_eq!((&*found.api_version, &*found.plural), (api_version, plural), "{name}");
@@ -230,7 +242,10 @@ mod tests {
             ("deplyoments", "; similar: deployments.apps"),
             ("deployments.extensions", "; similar: deployments.apps, foobarz.odd.io"),
             ("deployments.v2.apps", "; similar: deployments.apps, foobarz.odd.io"),
-            ("certificate.v1beta1.cert-manager.io", "; similar: certificates.cert-manager.io, certificates.networking.internal.knative.dev"),
+            (
+                "certificate.v1beta1.cert-manager.io",
+                "; similar: certificates.cert-manager.io, certificates.networking.internal.knative.dev",
+            ),
             ("autoscaler", "; similar: horizontalpodautoscalers.autoscaling"),
             ("zzz", ""),
             ("", ""),
@@ -250,7 +265,9 @@ mod tests {
     #[test]
     fn names_of_any_length_and_letters_are_compared() {
         let cluster = cluster();
-        for name in ["ä".repeat(101), "€".repeat(100), "x".repeat(1 << 20), ".".repeat(100), "a\u{0}\n".into()] {
+        for name in
+            ["ä".repeat(101), "€".repeat(100), "x".repeat(1 << 20), ".".repeat(100), "a\u{0}\n".into()]
+        {
             assert!(cluster.resolve(&name).unwrap_err().to_string().len() < 1000);
         }
         assert_eq!((distance("", "ab"), distance("ab", ""), distance("kitten", "sitting")), (2, 2, 3));

@@ -67,7 +67,8 @@ impl Client {
         }
         for group in answer.items {
             let name = group.metadata.name;
-            let (versions, stale): (Vec<_>, Vec<_>) = group.versions.into_iter().partition(|v| v.freshness != "Stale");
+            let (versions, stale): (Vec<_>, Vec<_>) =
+                group.versions.into_iter().partition(|v| v.freshness != "Stale");
             discovery.failures.extend(stale.into_iter().map(|stale| DiscoveryFailure {
                 api_version: api_version(&name, &stale.version),
                 error: Error::decode("the server cannot ask for it anew, and says that what it has is stale"),
@@ -140,7 +141,8 @@ fn kinds(api_version: &str, resources: Vec<Resource>) -> Vec<ApiKind> {
 }
 
 fn plain_kinds(api_version: &str, resources: Vec<PlainResource>) -> Vec<ApiKind> {
-    let (subresources, resources): (Vec<_>, Vec<_>) = resources.into_iter().partition(|r| r.name.contains('/'));
+    let (subresources, resources): (Vec<_>, Vec<_>) =
+        resources.into_iter().partition(|r| r.name.contains('/'));
     let read = |found: PlainResource| ApiKind {
         singular: singular(found.singular_name, &found.kind),
         subresources: Vec::new(),
