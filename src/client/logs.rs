@@ -139,6 +139,8 @@ impl<K: Resource> Api<K> {
     /// system's keepalive finds a dead connection, some minutes after the other end was gone; a proxy on the way may
     /// hide that. Who must know sets a limit of his own, by `stop`.
     ///
+    /// The log of a pod that has no node yet is empty, and ends at once though it is followed: follow a pod that runs.
+    ///
     /// # Errors
     /// If this is no `Api` of pods, there is no such pod, its container is not named or has not started (400), the
     /// server refuses, or the connection fails.

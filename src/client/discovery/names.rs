@@ -239,7 +239,7 @@ mod tests {
     fn what_is_not_there_is_told_with_what_is_like_it() {
         let mut cluster = cluster();
         for (name, similar) in [
-            ("deplyoments", "; similar: deployments.apps"),
+            ("deplyoments", "; similar: deployments.apps, foobarz.odd.io"),
             ("deployments.extensions", "; similar: deployments.apps, foobarz.odd.io"),
             ("deployments.v2.apps", "; similar: deployments.apps, foobarz.odd.io"),
             (
