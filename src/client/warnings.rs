@@ -42,7 +42,8 @@ impl Warnings {
             match &self.hook {
                 // It runs on threads of this crate, too, which must not end by it.
                 Some(hook) => {
-                    if catch_unwind(AssertUnwindSafe(|| hook(&text))).is_err() {
+                    let told = catch_unwind(AssertUnwindSafe(|| hook(&text)));
+                    if told.is_err() {
                         error!(target: "listwatch::client", "a hook for warnings panicked");
                     }
                 }

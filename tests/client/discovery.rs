@@ -287,12 +287,14 @@ fn a_stop_and_a_server_that_goes_away_end_it() {
     let stop = Stop::new();
     let stopping = stop.clone();
     let server = server(move |path| match path {
-        "/api/v1" => {
+        "/api" => Some((200, "{}".into())),
+        "/apis" => Some((200, groups([json!({"version": "v1"}), json!({"version": "v2"})]).to_string())),
+        _ => {
             stopping.stop();
             Some((200, "{}".into()))
         }
-        _ => Some((200, r#"{"kind":"APIVersions","versions":["v1","v2"]}"#.into())),
     });
+    // Not what was found by then, the rest told as failed.
     let error = client(&server.url()).with_stop(&stop).discover().unwrap_err();
     assert!(error.is_stopped(), "{error}");
     assert!(client(&super::server::refusing()).discover().unwrap_err().is_connect());
