@@ -28,7 +28,8 @@ pub use cache::{
     enqueue,
 };
 pub use client::{
-    Api, Client, DeleteParams, Deletion, ListParams, Patch, PatchParams, PostParams, Watch, WatchParams,
+    Api, Client, DeleteParams, Deletion, Discovery, ListParams, LogLines, LogParams, Patch, PatchParams,
+    PostParams, Watch, WatchParams,
 };
 pub use clock::Clock;
 #[cfg(feature = "kubeconfig")]

@@ -6,6 +6,7 @@
 //! - `patches`: JSON, merge, strategic merge, apply
 //! - `deletion`: finalizers, owners, namespaces, preconditions
 //! - `custom`: definitions and their objects, subresources
+//! - `calls`: discovery, evictions and so on through our client
 //! - `faults`: what goes wrong on purpose, as bytes; how informers come through it is in `tests/scenarios.rs`
 //! - `tls`: certificates, and faults under TLS
 //! - `connections`: HTTP itself, credentials, stop
@@ -13,6 +14,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests are outside of what clippy.toml lets off
 
+#[path = "apiserver/calls.rs"]
+mod calls;
 #[path = "apiserver/client.rs"]
 mod client;
 #[path = "apiserver/connections.rs"]

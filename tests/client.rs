@@ -4,6 +4,9 @@
 //! - `verbs`: what each verb puts on the wire
 //! - `answers`: refusals, redirects, broken and long answers, 401
 //! - `credentials`: those that are asked for: exec plugins, a program's own source
+//! - `discovery`, `server_state`: what the server has, which it is, whether it is well
+//! - `logs`, `subresources`: logs of pods, evictions, scales
+//! - `warnings`: warnings that come with answers
 //! - `retries`: refusals that say when to come back
 //! - `pool`: which call uses which connection
 //! - `limits`: limits of time
@@ -17,21 +20,34 @@
 mod answers;
 #[path = "client/credentials.rs"]
 mod credentials;
+#[path = "client/discovery.rs"]
+mod discovery;
+#[allow(dead_code)] // whether a recording is whole is of no use here
+#[path = "wire/http.rs"]
+mod http;
 #[path = "client/limits.rs"]
 mod limits;
+#[path = "client/logs.rs"]
+mod logs;
 #[path = "client/pool.rs"]
 mod pool;
 #[path = "client/retries.rs"]
 mod retries;
 #[path = "client/server.rs"]
 mod server;
+#[path = "client/server_state.rs"]
+mod server_state;
 #[path = "client/stop.rs"]
 mod stop;
+#[path = "client/subresources.rs"]
+mod subresources;
 #[cfg(feature = "tls")]
 #[path = "client/tls.rs"]
 mod tls;
 #[path = "client/verbs.rs"]
 mod verbs;
+#[path = "client/warnings.rs"]
+mod warnings;
 
 use std::time::Duration;
 

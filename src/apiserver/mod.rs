@@ -27,7 +27,7 @@
 //! - JSON only: no protobuf, no YAML bodies. `kubectl create -f`, `apply`, `patch`, `scale`, `run` and so on work; what
 //!   kubectl sends as protobuf, as `kubectl create namespace x` or `create secret`, is refused (415), as kubectl falls
 //!   back to nothing else: write `kubectl create namespace x --dry-run=client -o yaml | kubectl apply -f -`.
-//! - No gzip, no HTTP/2, no exec, attach, port-forward or proxy. Logs are empty.
+//! - No gzip, no HTTP/2, no exec, attach, port-forward or proxy. Logs are what a [test says](ApiServer::set_log).
 //! - A pod is deleted at once, whatever its grace period. Eviction asks no disruption budget.
 //! - `events` of the core group and of events.k8s.io are two resources.
 //! - A watcher that went away is noticed within the [interval of bookmarks](Builder::bookmark_interval); its thread
@@ -205,6 +205,12 @@ impl ApiServer {
         let kind = Kind::of(resource);
         let table = Arc::clone(&kind.table);
         self.server.state().set_kinds(&table, vec![Arc::new(kind)]);
+    }
+
+    /// Sets what `kubectl logs` and [`Api::logs`](crate::Api::logs) read of the pod of this name, whichever container is
+    /// asked for; empty if never set. Of the options `tailLines` and `limitBytes` count. Who follows it finds it ended.
+    pub fn set_log(&self, namespace: &str, pod: &str, text: impl Into<String>) {
+        self.server.set_log_of(Key { namespace: namespace.into(), name: pod.into() }, text.into());
     }
 
     /// Forgets the history, as etcd's compaction does: older resourceVersions and continue tokens are expired (410).

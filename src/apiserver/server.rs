@@ -1,6 +1,6 @@
 //! The listener and its connections: one thread for each, all joined on stop and pause.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -18,7 +18,7 @@ use crate::stop::Stop;
 use super::faults::{Faults, Frames, Instead};
 use super::http::{Connection, NoRequest, Request};
 use super::routes::{Answer, answer};
-use super::store::State;
+use super::store::{Key, State};
 use super::tls::{Files, Tls};
 use super::watch::Watch;
 
@@ -51,6 +51,8 @@ pub(super) struct Server {
     tls: Option<Mutex<Tls>>,
     state: Mutex<State>,
     log: Mutex<VecDeque<String>>,
+    /// Those of pods.
+    logs: Mutex<BTreeMap<Key, String>>,
     /// Streams are their threads': held by another they would not close, nor be reset.
     connections: Mutex<Vec<(Weak<TcpStream>, JoinHandle<()>)>>,
     address: OnceLock<SocketAddr>,
@@ -67,6 +69,7 @@ impl Server {
             stop: Stop::new(),
             faults: Arc::default(),
             log: Mutex::default(),
+            logs: Mutex::default(),
             connections: Mutex::default(),
             address: OnceLock::new(),
             tls: tls.transpose()?.map(Mutex::new),
@@ -89,6 +92,15 @@ impl Server {
 
     pub(super) fn log(&self) -> Vec<String> {
         lock(&self.log).iter().cloned().collect()
+    }
+
+    pub(super) fn set_log_of(&self, pod: Key, text: String) {
+        lock(&self.logs).insert(pod, text);
+    }
+
+    /// What the pod of this name has logged.
+    pub(super) fn log_of(&self, pod: &Key) -> String {
+        lock(&self.logs).get(pod).cloned().unwrap_or_default()
     }
 
     /// Now: for the ages in tables.

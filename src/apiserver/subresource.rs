@@ -35,7 +35,7 @@ pub(super) fn serve(call: &Call<'_>, request: &Request) -> Outcome<Response> {
         ("finalize", "PUT") if kind.is_core("namespaces") => write::put(call, request),
         ("log", "GET") if kind.is_core("pods") => {
             existing(call)?;
-            Ok(Response::text(200, ""))
+            log(call, request)
         }
         ("binding", "POST") if kind.is_core("pods") => bind(call, request),
         ("eviction", "POST") if kind.is_core("pods") => evict(call),
@@ -47,6 +47,18 @@ pub(super) fn serve(call: &Call<'_>, request: &Request) -> Outcome<Response> {
 fn existing(call: &Call<'_>) -> Outcome<Arc<Object>> {
     let found = call.server.state().get(&call.kind.table, &call.key());
     found.ok_or_else(|| Failure::not_found(&call.kind, &call.name))
+}
+
+fn log(call: &Call<'_>, request: &Request) -> Outcome<Response> {
+    let text = call.server.log_of(&call.key());
+    let number =
+        |name| request.query.number(name).map(|n| n.map(|n| usize::try_from(n).unwrap_or(usize::MAX)));
+    let (tail, limit) = (number("tailLines")?, number("limitBytes")?);
+    let lines = || text.split_inclusive('\n');
+    let skipped = tail.map_or(0, |tail| lines().count().saturating_sub(tail));
+    let from = lines().take(skipped).map(str::len).sum();
+    let log = &text.as_bytes()[from..];
+    Ok(Response::text(200, &log[..limit.unwrap_or(log.len()).min(log.len())]))
 }
 
 /// `autoscaling/v1` Scale: the replicas of an object, whatever its kind.

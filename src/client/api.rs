@@ -104,6 +104,12 @@ impl<K: Resource> Api<K> {
         Self { client: self.client.with_stop(stop), ..self.clone() }
     }
 
+    /// The same objects through a client whose calls take at most this long.
+    #[must_use]
+    pub fn with_timeout(&self, timeout: Duration) -> Self {
+        Self { client: self.client.with_timeout(timeout), ..self.clone() }
+    }
+
     /// Reads one object. The name is looked up in this namespace; for a key, see [`get_key`](Self::get_key).
     ///
     /// # Errors
@@ -218,7 +224,8 @@ impl<K: Resource> Api<K> {
         self.send("patch the status of", name, self.collection.patch(name, "status", params, patch))
     }
 
-    /// Reads any subresource as any type: `scale`, `ephemeralcontainers`.
+    /// Reads any subresource as any type: `ephemeralcontainers`. For the scale there is [`get_scale`](Self::get_scale), for
+    /// logs [`logs`](Self::logs).
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -226,7 +233,7 @@ impl<K: Resource> Api<K> {
         self.send_plain("get", name, subresource, self.collection.get(name, subresource))
     }
 
-    /// Posts to any subresource: `eviction`, `binding`, `token`.
+    /// Posts to any subresource: `binding`, `token`. For evictions there is [`evict`](Self::evict).
     ///
     /// # Errors
     /// As [`create`](Self::create).
@@ -359,9 +366,12 @@ impl<K: Resource> Api<K> {
         }
     }
 
-    fn explain_named(&self, verb: &str, name: &str, e: Error) -> Error {
-        let key = ObjectKey::new(self.namespace(), name);
-        e.context(format!("{verb} {} {key}", self.resource()))
+    pub(super) fn explain_named(&self, verb: &str, name: &str, e: Error) -> Error {
+        e.context(format!("{verb} {} {}", self.resource(), self.key_of(name)))
+    }
+
+    pub(super) fn key_of(&self, name: &str) -> ObjectKey {
+        ObjectKey::new(self.namespace(), name)
     }
 }
 

@@ -1,10 +1,15 @@
 //! One call, one answer: a typed client for the API server.
 
 mod api;
+mod discovery;
 mod list;
+mod logs;
 mod params;
 mod request;
 mod retry;
+mod server;
+mod subresources;
+mod warnings;
 mod watch;
 
 use std::sync::Arc;
@@ -13,16 +18,20 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 
 pub use self::api::{Api, Deletion};
+pub use self::discovery::{ApiGroup, ApiKind, ApiSubresource, ApiVersion, Discovery, DiscoveryFailure};
 pub use self::list::Pages;
+pub use self::logs::{LogLines, LogParams};
 pub use self::params::{
     DeleteParams, FieldValidation, ListParams, Patch, PatchParams, PostParams, PropagationPolicy,
     VersionMatch, WatchParams,
 };
+pub use self::server::Version;
 pub use self::watch::Watch;
 pub use crate::http::{Method, RawRequest};
 
 pub(crate) use self::request::Collection;
 
+use self::warnings::Warnings;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -43,6 +52,9 @@ const LARGEST_REFUSAL: usize = 1 << 20;
 /// where the connection of a GET broke before any answer, or where a token file is read again after a 401. A client
 /// made by [`with_stop`](Self::with_stop) ends all its calls within a moment once stopped.
 ///
+/// What the server warns of (deprecated APIs, unknown fields) is logged once for each text, at level `warn`, or told to a
+/// [hook](Self::with_warnings).
+///
 /// It has no threads, but that each name lookup runs on one (`lw-dns`): the system cannot end a lookup, so the
 /// thread may outlive the call that gave up on it, until the system does.
 #[derive(Clone, Debug)]
@@ -50,6 +62,7 @@ pub struct Client {
     http: Arc<Http>,
     timeout: Duration,
     stop: Stop,
+    warnings: Arc<Warnings>,
 }
 
 impl Client {
@@ -59,7 +72,7 @@ impl Client {
     /// If certificates or keys cannot be read or used.
     pub fn new(config: Config) -> Result<Self> {
         let timeout = config.timeout();
-        Ok(Self { http: Arc::new(Http::new(config)?), timeout, stop: Stop::new() })
+        Ok(Self { http: Arc::new(Http::new(config)?), timeout, stop: Stop::new(), warnings: Arc::default() })
     }
 
     /// A client for the cluster that kubectl would speak to here: `$KUBECONFIG`, else `~/.kube/config`, else the
@@ -81,6 +94,16 @@ impl Client {
     #[must_use]
     pub fn with_timeout(&self, timeout: Duration) -> Self {
         Self { timeout, ..self.clone() }
+    }
+
+    /// The same client, which tells the warnings that come with answers, those of refusals, lists and watches, too, to
+    /// `hook` in place of the log: each time, on the thread of the call, which waits for it.
+    ///
+    /// A warning is a text for people: `unknown field "spec.replica"`. It is of one line, control characters escaped,
+    /// and of at most 4 KiB. Upstream they are headers, `Warning: 299 - "text"`; other codes are not told.
+    #[must_use]
+    pub fn with_warnings(&self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self { warnings: Arc::new(Warnings::to(hook)), ..self.clone() }
     }
 
     /// Where it speaks to, and as whom.
@@ -165,6 +188,7 @@ impl Client {
 
     /// Turns a refusal into an error. Its body is read, so that the connection can be used again.
     fn accept(&self, mut answer: Response) -> Result<Response> {
+        self.warnings.tell(&answer);
         let code = answer.code();
         match code {
             200..=299 => Ok(answer),

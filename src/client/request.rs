@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::logs::LogParams;
 use super::params::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchParams};
 use crate::config::escape;
 use crate::error::{Error, Result};
@@ -57,10 +58,16 @@ impl Collection {
         Ok(RawRequest::new(Method::Get, self.with_query(&params.query(timeout))?))
     }
 
+    pub(crate) fn logs(&self, name: &str, params: &LogParams) -> Result<RawRequest> {
+        let mut request = RawRequest::new(Method::Get, params.query().append_to(self.object(name, "log")?));
+        request.accept = "application/json, */*"; // as client-go: refusals are JSON, logs are text
+        Ok(request)
+    }
+
     pub(crate) fn create(&self, params: &PostParams, object: &impl Serialize) -> Result<RawRequest> {
         self.check_namespace("an object without a namespace")?;
         let mut request = RawRequest::new(Method::Post, self.with_query(&params.query())?);
-        request.body = self.typed(object)?;
+        request.body = self.typed(object, "")?;
         Ok(request)
     }
 
@@ -84,8 +91,10 @@ impl Collection {
     ) -> Result<RawRequest> {
         let path = self.object(name, subresource)?;
         let mut request = RawRequest::new(Method::Put, params.query().append_to(path));
-        request.body =
-            if matches!(subresource, "" | "status") { self.typed(object)? } else { to_json(object)? };
+        request.body = match subresource {
+            "" | "status" | "scale" => self.typed(object, subresource)?,
+            _ => to_json(object)?,
+        };
         Ok(request)
     }
 
@@ -100,7 +109,7 @@ impl Collection {
         let body = match patch {
             Patch::Apply(object) => {
                 params.check_apply()?;
-                self.typed(object)?
+                self.typed(object, subresource)?
             }
             Patch::Json(_) | Patch::Merge(_) | Patch::Strategic(_) if params.force => {
                 return Err(Error::invalid("only an apply can be forced"));
@@ -160,8 +169,8 @@ impl Collection {
         Ok(())
     }
 
-    /// The object as JSON with `apiVersion` and `kind`, which typed structs do not hold.
-    fn typed(&self, object: &impl Serialize) -> Result<Vec<u8>> {
+    /// The object, or a part of it, as JSON with `apiVersion` and `kind`, which typed structs do not hold.
+    fn typed(&self, object: &impl Serialize, subresource: &str) -> Result<Vec<u8>> {
         #[derive(Deserialize)]
         struct TypeMeta {
             kind: Option<serde::de::IgnoredAny>,
@@ -175,8 +184,12 @@ impl Collection {
         match serde_json::from_slice::<TypeMeta>(&json) {
             Ok(TypeMeta { kind: Some(_) }) => Ok(json),
             Ok(TypeMeta { kind: None }) => {
-                let api_version = serde_json::to_string(&self.resource.api_version).unwrap_or_default();
-                let kind = serde_json::to_string(&self.resource.kind).unwrap_or_default();
+                let (api_version, kind) = match subresource {
+                    "scale" => ("autoscaling/v1", "Scale"),
+                    _ => (&*self.resource.api_version, &*self.resource.kind),
+                };
+                let api_version = serde_json::to_string(api_version).unwrap_or_default();
+                let kind = serde_json::to_string(kind).unwrap_or_default();
                 let mut typed = format!("{{\"apiVersion\":{api_version},\"kind\":{kind}").into_bytes();
                 if json.get(1) != Some(&b'}') {
                     typed.push(b',');

@@ -51,8 +51,12 @@ impl Client {
 }
 
 /// How long the server asks to wait before the same request. Of a version that it does not have yet it does so too, but
-/// who asked for that is to ask for another.
+/// who asked for that is to ask for another; and of an eviction that a disruption budget forbids (`policy/v1`,
+/// `DisruptionBudgetCause`), which may be so for hours.
 fn asked_to_wait(e: &Error) -> Option<Duration> {
-    let again = e.code().is_some_and(|code| code == 429 || code >= 500) && !e.is_too_large_resource_version();
-    e.status().filter(|_| again)?.retry_after()
+    let status = e.status()?;
+    let again = (status.code == 429 || status.code >= 500)
+        && !status.is_too_large_resource_version()
+        && !status.details.causes.iter().any(|cause| cause.reason == "DisruptionBudget");
+    status.retry_after().filter(|_| again)
 }

@@ -353,6 +353,11 @@ impl Response {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.head.headers.get(name)?.to_str().ok()
     }
+
+    /// All values of a header.
+    pub(crate) fn headers(&self, name: &str) -> impl Iterator<Item = &[u8]> {
+        self.head.headers.get_all(name).iter().map(http::HeaderValue::as_bytes)
+    }
 }
 
 /// The body of an answer. Dropping it before its end closes the connection.

@@ -23,6 +23,7 @@ mod core;
 mod discovery;
 mod event;
 mod pod;
+mod scale;
 mod template;
 
 pub use apiextensions::{
@@ -50,6 +51,7 @@ pub use discovery::{
 };
 pub use event::{Event, EventSeries, EventSource};
 pub use pod::{Container, ContainerState, ContainerStatus, Pod, PodSpec, PodStatus, Terminated, Waiting};
+pub use scale::{Scale, ScaleSpec, ScaleStatus};
 pub use template::{
     ContainerPort, EnvVar, PodTemplateSpec, ResourceRequirements, TemplateContainer, TemplatePodSpec,
 };

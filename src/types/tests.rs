@@ -145,9 +145,11 @@ fn null_is_taken_for_every_field_and_absent_ones_are_not_written() {
         LoadBalancerIngress LoadBalancerStatus LocalObjectReference Namespace NamespaceSpec NamespaceStatus
         Node NodeAddress NodeInfo NodeSpec NodeStatus ObjectMeta ObjectReference
         Pod PodSpec PodStatus PodTemplateSpec ReplicaSet ReplicaSetSpec ReplicaSetStatus ResourceRequirements
-        RollingUpdate Secret Service ServiceAccount ServicePort ServiceSpec ServiceStatus
+        RollingUpdate ScaleStatus Secret Service ServiceAccount ServicePort ServiceSpec ServiceStatus
         StatefulSet StatefulSetSpec StatefulSetStatus Taint TemplateContainer TemplatePodSpec Terminated Waiting
     }
+    takes_nulls::<Scale>(json!({"spec": {"replicas": 0}}));
+    takes_nulls::<ScaleSpec>(json!({"replicas": 0}));
     takes_nulls::<Condition>(json!({"type": "", "status": "", "reason": "", "message": ""}));
     takes_nulls::<OwnerReference>(json!({"apiVersion": "", "kind": "", "name": "", "uid": ""}));
 }

@@ -37,7 +37,7 @@ pub(crate) fn definition() -> Value {
     })
 }
 
-fn foo(name: &str, spec: Value) -> Value {
+pub(crate) fn foo(name: &str, spec: Value) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": name}, "spec": spec})
 }
 

@@ -195,7 +195,7 @@ const ROWS: [Row; 21] = [
         },
         "PUT /configmaps/a/scale",
         "application/json",
-        r#"{"spec":{"replicas":2}}"#,
+        r#"{"apiVersion":"autoscaling/v1","kind":"Scale","spec":{"replicas":2}}"#,
     ),
     (
         "patch_subresource",
