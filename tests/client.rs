@@ -10,6 +10,8 @@
 //! - `retries`: refusals that say when to come back
 //! - `pool`: which call uses which connection
 //! - `limits`: limits of time
+//! - `proxies`: what goes through proxies of HTTP and SOCKS, and what they may do to it
+//! - `turns`: a limit of requests per second
 //! - `stop`: a stop ends whatever blocks
 //! - `tls`: certificates, keys and names, and that no secret is logged
 
@@ -31,6 +33,8 @@ mod limits;
 mod logs;
 #[path = "client/pool.rs"]
 mod pool;
+#[path = "client/proxies.rs"]
+mod proxies;
 #[path = "client/retries.rs"]
 mod retries;
 #[path = "client/server.rs"]
@@ -44,6 +48,8 @@ mod subresources;
 #[cfg(feature = "tls")]
 #[path = "client/tls.rs"]
 mod tls;
+#[path = "client/turns.rs"]
+mod turns;
 #[path = "client/verbs.rs"]
 mod verbs;
 #[path = "client/warnings.rs"]

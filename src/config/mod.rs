@@ -10,6 +10,7 @@ mod in_cluster;
 #[cfg(feature = "kubeconfig")]
 mod kubeconfig;
 mod pem;
+mod proxy;
 #[cfg(test)]
 mod testing;
 mod url;
@@ -17,6 +18,7 @@ mod url;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 pub use credentials::{Credential, CredentialSource, Credentials};
@@ -25,11 +27,12 @@ pub(crate) use credentials::{Identity, Secret};
 pub use kubeconfig::KubeconfigOptions;
 pub use pem::{ClientCertificate, Pem, TlsOptions};
 
+pub(crate) use self::proxy::{Proxy, ProxyKind};
 pub(crate) use self::url::escape;
 
 use self::url::Url;
 use crate::clock::Clock;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Looks up an environment variable; tests give their own.
 type Env<'a> = &'a dyn Fn(&str) -> Option<OsString>;
@@ -57,6 +60,9 @@ pub struct Config {
     connect_timeout: Duration,
     user_agent: String,
     proxy_url: Option<String>,
+    /// Whether the environment may name a proxy.
+    environment_proxy: bool,
+    rate_limit: Option<(NonZeroU32, u32)>,
     impersonate: Option<Impersonate>,
     compression: bool,
     clock: Clock,
@@ -96,6 +102,8 @@ impl Config {
             connect_timeout: Duration::from_secs(10),
             user_agent: concat!("listwatch/", env!("CARGO_PKG_VERSION")).into(),
             proxy_url: None,
+            environment_proxy: true,
+            rate_limit: None,
             impersonate: None,
             compression: true,
             clock: Clock::system(),
@@ -190,11 +198,41 @@ impl Config {
         &self.user_agent
     }
 
-    /// The proxy to go through, with its user and password if it has any. [`Client`](crate::Client) cannot use one yet,
-    /// and refuses to go around it.
+    /// The proxy to go through, with its user and password if it has any, percent-encoded.
+    ///
+    /// - `http://` and `https://`: an https server is reached by `CONNECT`, an http server by requests that name it whole.
+    ///   A proxy's certificate is verified as the server's is, against the same [`ca`](TlsOptions::ca) as in client-go,
+    ///   but by the proxy's own name; [`server_name`](TlsOptions::server_name) is that of the server alone.
+    /// - `socks5://` and `socks5h://`: the proxy looks up the server's name with either, as in Go.
+    ///
+    /// If none is set, [`Client::new`](crate::Client::new) reads the environment as client-go does: `HTTPS_PROXY` or
+    /// `https_proxy` for an https server, `HTTP_PROXY` or `http_proxy` for an http server (unless `REQUEST_METHOD` is
+    /// set, as for CGI programs), without a scheme it is `http`. A server is reached directly if it is on this machine
+    /// (`localhost`, loopback addresses), or if `NO_PROXY` or `no_proxy` lists it, between commas, whatever the case: `*`,
+    /// a name (with all below; `.name` and `*.name` are those below alone), an address, a network (`10.96.0.0/12`), a
+    /// name or address with a port. A variable that is no proxy is an error if it would be used; Go goes around it.
+    /// A proxy that is set here is used for any server.
     #[must_use]
     pub fn proxy_url(&self) -> Option<&str> {
         self.proxy_url.as_deref()
+    }
+
+    /// How many requests a second may be sent, and how many at once after a pause; `None`, the default, is any number.
+    #[must_use]
+    pub fn rate_limit(&self) -> Option<(u32, u32)> {
+        self.rate_limit.map(|(per_second, burst)| (per_second.get(), burst))
+    }
+
+    /// What the server is reached through, by what is set or by the environment.
+    pub(crate) fn proxy(&self, env: Env<'_>) -> Result<Option<Proxy>> {
+        match &self.proxy_url {
+            Some(text) => {
+                let bad = |why| Error::config(format!("proxy-url {:?}: {why}", url::redacted(text)));
+                Proxy::new(&Url::proxy(text)?).map(Some).map_err(bad)
+            }
+            None if self.environment_proxy => proxy::from_environment(&Url::server(&self.server)?, env),
+            None => Ok(None),
+        }
     }
 
     /// As whom to act, if not as ourselves.
@@ -258,7 +296,7 @@ impl Config {
         self
     }
 
-    /// Sets [`proxy_url`](Self::proxy_url): `http`, `https` or `socks5`.
+    /// Sets [`proxy_url`](Self::proxy_url): `http`, `https`, `socks5` or `socks5h`.
     ///
     /// # Errors
     /// The URL is not one of such a proxy.
@@ -266,6 +304,26 @@ impl Config {
         Url::proxy(url)?;
         self.proxy_url = Some(url.into());
         Ok(self)
+    }
+
+    /// Goes to the server directly, whatever the environment says, and forgets a [`proxy_url`](Self::proxy_url).
+    #[must_use]
+    pub fn without_proxy(mut self) -> Self {
+        self.proxy_url = None;
+        self.environment_proxy = false;
+        self
+    }
+
+    /// Lets a [`Client`](crate::Client) and its clones send at most so many requests a second, `burst` of them at once
+    /// after a pause: lists, watches and what is sent again included. There is no limit by default, since the API server
+    /// has its own, which is fair; this is for clusters where it is turned off. `per_second` of 0 takes it away.
+    ///
+    /// A request waits for its turn within its limit of time, in order, until its `Stop`; one whose turn would come too
+    /// late fails at once with an error that [is a timeout](crate::Error::is_timeout).
+    #[must_use]
+    pub fn with_rate_limit(mut self, per_second: u32, burst: u32) -> Self {
+        self.rate_limit = NonZeroU32::new(per_second).map(|per_second| (per_second, burst));
+        self
     }
 
     /// Sets [`impersonate`](Self::impersonate).
@@ -295,7 +353,7 @@ fn infer(env: Env<'_>, service_account: &std::path::Path) -> Result<Config> {
     match kubeconfig::load(&KubeconfigOptions::default(), env)? {
         Ok(config) => Ok(config),
         Err(missing) => in_cluster::load(env, service_account)
-            .map_err(|error| crate::Error::config(format!("no configuration: {missing}; {error}"))),
+            .map_err(|error| Error::config(format!("no configuration: {missing}; {error}"))),
     }
 }
 
@@ -316,6 +374,8 @@ impl fmt::Debug for Config {
             .field("connect_timeout", &self.connect_timeout)
             .field("user_agent", &self.user_agent)
             .field("proxy_url", &self.proxy_url.as_deref().map(url::redacted))
+            .field("environment_proxy", &self.environment_proxy)
+            .field("rate_limit", &self.rate_limit)
             .field("impersonate", &self.impersonate)
             .field("compression", &self.compression)
             .field("clock", &self.clock)

@@ -46,9 +46,34 @@ impl Url {
         let bad = |why: &str| Error::config(format!("proxy-url {:?} is not a URL: {why}", redacted(text)));
         let url = parse(text).map_err(&bad)?;
         match url.scheme.as_str() {
-            "http" | "https" | "socks5" => Ok(url),
-            _ => Err(bad("the scheme must be http, https or socks5")),
+            "http" | "https" | "socks5" | "socks5h" => Ok(url),
+            _ => Err(bad("the scheme must be http, https, socks5 or socks5h")),
         }
+    }
+
+    /// A URL that is `http` where it does not say.
+    pub(super) fn with_scheme(text: &str) -> Result<Self, &'static str> {
+        if text.contains("://") { parse(text) } else { parse(&format!("http://{text}")) }
+    }
+
+    /// The host, decoded and without brackets, and the port, which may be the scheme's.
+    pub(super) fn address(&self) -> Result<(String, u16), &'static str> {
+        let (host, port) = match self.host.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => (host, port),
+            _ => (&*self.host, ""),
+        };
+        let host = String::from_utf8(unescape(host.trim_start_matches('[').trim_end_matches(']'))?)
+            .map_err(|_| "the host is not UTF-8")?;
+        if host.is_empty() {
+            return Err("there is no host");
+        }
+        let port = match (port, &*self.scheme) {
+            ("", "https") => 443,
+            ("", "socks5" | "socks5h") => 1080,
+            ("", _) => 80,
+            (port, _) => port.parse().map_err(|_| "the port is over 65535")?,
+        };
+        Ok((host, port))
     }
 }
 
@@ -262,13 +287,30 @@ mod tests {
     }
 
     #[test]
-    fn proxies_have_one_of_three_schemes() {
-        for good in ["http://proxy.test:3128", "https://u:p@proxy.test", "socks5://[fd00::1]:1080"] {
+    fn proxies_have_one_of_four_schemes() {
+        for good in
+            ["http://proxy.test:3128", "https://u:p@proxy.test", "socks5://[fd00::1]:1080", "socks5h://p"]
+        {
             assert!(Url::proxy(good).is_ok(), "{good}");
         }
         for bad in ["ftp://proxy.test", "localhost:3128", "proxy.test", ":3128", "http://proxy.test\n"] {
             assert!(Url::proxy(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn addresses_are_what_can_be_dialled() {
+        for (given, host, port) in [
+            ("https://example.test", "example.test", 443),
+            ("http://example.test:", "example.test", 80),
+            ("http://[fd00::1]", "fd00::1", 80),
+            ("https://[fd00::1]:6443/x", "fd00::1", 6443),
+            ("https://[fe80::1%25eth0]", "fe80::1%eth0", 443),
+            ("https://b\u{fc}cher.test", "b\u{fc}cher.test", 443),
+        ] {
+            assert_eq!(Url::server(given).unwrap().address().unwrap(), (host.into(), port), "{given}");
+        }
+        assert!(Url::server("https://example.test:65536").unwrap().address().is_err());
     }
 
     #[test]

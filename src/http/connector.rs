@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{bounded, select};
 use log::debug;
-use memchr::memchr;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use ureq::config::Config as UreqConfig;
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
@@ -18,9 +17,10 @@ use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, NextTi
 
 use super::buffers::ConnectionBuffers;
 use super::call::Call;
+use super::proxy::{self, Forward};
 use super::tls::{Session, Tls};
 use crate::clock::Clock;
-use crate::config::Secret;
+use crate::config::{Proxy, ProxyKind};
 use crate::error::{Error, Kind};
 use crate::stop::Stop;
 
@@ -46,6 +46,8 @@ impl Resolver for NoResolver {
 #[derive(Debug)]
 pub(super) struct TcpConnector {
     pub(super) tls: Tls,
+    /// What to go through.
+    pub(super) proxy: Option<Arc<Proxy>>,
     pub(super) clock: Clock,
     pub(super) timeout: Duration,
 }
@@ -65,7 +67,9 @@ impl Connector<()> for TcpConnector {
         let port = details.uri.port_u16().unwrap_or(if details.needs_tls() { 443 } else { 80 });
         self.open(details, &call, host, port, deadline).map(Some).map_err(|e| {
             let e = if call.stop.is_stopped() { Error::stopped() } else { e };
-            ureq::Error::Io(io::Error::other(e.context(format!("connect to {host}:{port}"))))
+            let through =
+                self.proxy.as_ref().map_or_else(String::new, |proxy| format!(" through the proxy {proxy}"));
+            ureq::Error::Io(io::Error::other(e.context(format!("connect to {host}:{port}{through}"))))
         })
     }
 }
@@ -79,6 +83,38 @@ impl TcpConnector {
         port: u16,
         deadline: Instant,
     ) -> Result<Connection, Error> {
+        let proxy = self.proxy.as_deref();
+        let (peer, peer_port) = proxy.map_or((host, port), |proxy| (proxy.host.as_str(), proxy.port));
+        let socket = self.reach(peer, peer_port, deadline, call)?;
+        let mut wire = Wire {
+            socket,
+            proxy: None,
+            timeouts: [None; 2],
+            deadline: Some(deadline),
+            clock: self.clock.clone(),
+        };
+        let mut forward = None;
+        if let Some(proxy) = proxy {
+            if proxy.kind == ProxyKind::Https {
+                let session = self.tls.without_name().handshake(peer, &mut wire);
+                wire.proxy = Some(session.map_err(|e| e.context("the proxy"))?);
+            }
+            if proxy.kind == ProxyKind::Socks5 || details.needs_tls() {
+                proxy::connect(proxy, host, port, &mut wire)?;
+            } else {
+                let (origin, authorization) = (format!("http://{host}:{port}"), proxy.authorization());
+                forward = Some(Forward { origin, authorization });
+            }
+        }
+        let tls = if details.needs_tls() { Some(self.tls.handshake(host, &mut wire)?) } else { None };
+        wire.deadline = None;
+        debug!(target: "listwatch::http", "connected to {host}:{port}");
+        let (buffers, call) = (ConnectionBuffers::new(), call.clone());
+        Ok(Connection { wire, tls, forward, buffers, call, at_head: true })
+    }
+
+    /// A socket that is connected to one of the host's addresses.
+    fn reach(&self, host: &str, port: u16, deadline: Instant, call: &Call) -> Result<Arc<Socket>, Error> {
         let host_is_name = ip_of(host).is_none();
         let addresses = self.look_up(host, port, deadline, &call.stop)?;
         let mut connected = Err(Error::new(Kind::Connect, "the name has no address"));
@@ -94,20 +130,7 @@ impl TcpConnector {
                 break;
             }
         }
-        let socket = connected?;
-        let mut connection = Connection {
-            wire: Wire { socket, timeouts: [None; 2], deadline: None, clock: self.clock.clone() },
-            tls: None,
-            buffers: ConnectionBuffers::new(),
-            call: call.clone(),
-        };
-        if details.needs_tls() {
-            connection.wire.deadline = Some(deadline);
-            connection.tls = Some(self.tls.handshake(host, &mut connection.wire)?);
-            connection.wire.deadline = None;
-        }
-        debug!(target: "listwatch::http", "connected to {host}:{port}");
-        Ok(connection)
+        connected
     }
 
     /// A name lookup cannot be ended: it runs on a thread of its own, which is left behind when the time is over.
@@ -140,8 +163,8 @@ impl TcpConnector {
     }
 }
 
-/// The address that a host is, in brackets if it is of IPv6.
-fn ip_of(host: &str) -> Option<IpAddr> {
+/// The address that a host is; one of IPv6 may be in brackets.
+pub(super) fn ip_of(host: &str) -> Option<IpAddr> {
     host.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 
@@ -168,17 +191,23 @@ fn dial(address: SocketAddr, limit: Duration, call: &Call) -> Result<Arc<Socket>
 pub(super) struct Connection {
     wire: Wire,
     tls: Option<Session>,
+    /// How requests are sent through a proxy that is no tunnel.
+    forward: Option<Forward>,
     buffers: ConnectionBuffers,
     /// The call that it serves now.
     call: Arc<Call>,
+    /// Whether what is sent next begins a request.
+    at_head: bool,
 }
 
 /// The socket as a blocking stream with limits of time.
 pub(super) struct Wire {
     socket: Arc<Socket>,
+    /// The TLS of an `https://` proxy; what goes on within it is none of its business.
+    proxy: Option<Session>,
     /// What is set on the socket for reading and for writing, to spare system calls.
     timeouts: [Option<Duration>; 2],
-    /// For the handshake, which is many reads and writes under one limit.
+    /// For what comes before the first request, which is many reads and writes under one limit.
     deadline: Option<Instant>,
     clock: Clock,
 }
@@ -209,13 +238,6 @@ impl Wire {
     }
 }
 
-/// The head of a request with the credential behind its first line. ureq logs each byte of the head that it wrote, so
-/// it does not get to know it.
-fn authorized(head: &[u8], credential: &Secret) -> Option<Vec<u8>> {
-    let (line, rest) = head.split_at(memchr(b'\n', head)? + 1);
-    Some([line, b"authorization: ", credential.expose().as_bytes(), b"\r\n", rest].concat())
-}
-
 /// A socket whose time is over says "would block".
 fn timed_out(e: io::Error) -> io::Error {
     if e.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { e }
@@ -223,6 +245,11 @@ fn timed_out(e: io::Error) -> io::Error {
 
 impl Read for Wire {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if let Some(mut proxy) = self.proxy.take() {
+            let read = proxy.read(self, buf);
+            self.proxy = Some(proxy);
+            return read;
+        }
         self.before(Side::Read)?;
         loop {
             match (&*self.socket).read(buf) {
@@ -235,6 +262,11 @@ impl Read for Wire {
 
 impl Write for Wire {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        if let Some(mut proxy) = self.proxy.take() {
+            let written = proxy.write_all(self, buf);
+            self.proxy = Some(proxy);
+            return written.map(|()| buf.len());
+        }
         self.before(Side::Write)?;
         loop {
             match (&*self.socket).write(buf) {
@@ -260,17 +292,21 @@ impl Transport for Connection {
             self.call.detach();
             call.attach(&self.wire.socket);
             self.call = call;
+            self.at_head = true;
         }
         let timeout = timeout.for_write();
         self.wire.limit(Side::Write, timeout.not_zero().map(|d| *d))?;
         let output = &self.buffers.output()[..amount];
         let head;
-        let output = match self.call.take_authorization() {
-            Some(credential) => {
-                head = authorized(output, &credential).ok_or(ureq::Error::ConnectionFailed)?;
-                &head
-            }
-            None => output,
+        let credential = if self.at_head { self.call.take_authorization() } else { None };
+        let forward = self.forward.as_ref().filter(|_| self.at_head);
+        self.at_head = false;
+        let output = if credential.is_some() || forward.is_some() {
+            head =
+                proxy::complete(output, credential.as_ref(), forward).ok_or(ureq::Error::ConnectionFailed)?;
+            &head
+        } else {
+            output
         };
         let written = match &mut self.tls {
             Some(session) => session.write_all(&mut self.wire, output),
@@ -356,12 +392,5 @@ mod tests {
             let _ = dial(address, limit, &running.call);
             assert!(Clock::system().now() - at < limit / 2);
         }
-    }
-
-    #[test]
-    fn the_credential_goes_behind_the_first_line() {
-        let head = authorized(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n", &Secret::new("Bearer t")).unwrap();
-        assert_eq!(head, b"GET / HTTP/1.1\r\nauthorization: Bearer t\r\nhost: x\r\n\r\n");
-        assert_eq!(authorized(b"GET /", &Secret::new("Bearer t")), None);
     }
 }

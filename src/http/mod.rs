@@ -7,11 +7,13 @@ mod buffers;
 mod call;
 mod connector;
 mod headers;
+mod proxy;
 #[cfg(feature = "tls")]
 mod tls;
 #[cfg(not(feature = "tls"))]
 #[path = "no_tls.rs"]
 mod tls;
+mod turns;
 
 #[cfg(all(feature = "tls", feature = "apiserver"))]
 pub(crate) use tls::provider as tls_provider;
@@ -30,8 +32,9 @@ use self::buffers::OUTPUT;
 use self::call::{Call, Running};
 use self::connector::{NoResolver, TcpConnector};
 use self::tls::Tls;
+use self::turns::Turns;
 use crate::clock::Clock;
-use crate::config::{Config, Identity};
+use crate::config::{Config, Identity, ProxyKind};
 use crate::error::{Error, Kind, Result};
 use crate::stop::Stop;
 
@@ -89,6 +92,7 @@ pub(crate) enum Limits {
 /// Speaks to one API server.
 pub(crate) struct Http {
     config: Config,
+    turns: Turns,
     /// What every request says beside its own headers and the credentials.
     headers: Vec<(http::HeaderName, http::HeaderValue)>,
     /// Keeps connections for the next call.
@@ -99,12 +103,15 @@ pub(crate) struct Http {
 
 impl Http {
     pub(crate) fn new(config: Config) -> Result<Self> {
-        // To go around a proxy would be worse than not to go at all.
-        if config.proxy_url().is_some() {
-            return Err(Error::config("a proxy to the API server (proxy-url) is not supported"));
-        }
+        let proxy = config.proxy(&|name| std::env::var_os(name))?.map(Arc::new);
         let headers = headers::common(&config)?;
-        let tls = if config.server().starts_with("https:") { Tls::new(config.tls())? } else { Tls::none() };
+        let tls = match &proxy {
+            _ if config.server().starts_with("https:") => Tls::new(config.tls())?,
+            Some(proxy) if proxy.kind == ProxyKind::Https => {
+                Tls::new(config.tls()).map_err(|e| e.context(format!("the proxy {proxy}")))?
+            }
+            _ => Tls::none(),
+        };
         let timeout = config.connect_timeout().min(LONGEST_TIME);
         let agent = |idle: usize| {
             let settings = ureq::Agent::config_builder()
@@ -116,11 +123,17 @@ impl Http {
                 .max_idle_connections_per_host(idle)
                 .max_idle_age(IDLE_TIME)
                 .build();
-            let connector = TcpConnector { tls: tls.clone(), clock: config.clock().clone(), timeout };
+            let connector = TcpConnector {
+                tls: tls.clone(),
+                proxy: proxy.clone(),
+                clock: config.clock().clone(),
+                timeout,
+            };
             ureq::Agent::with_parts(settings, connector, NoResolver)
         };
         let (calls, watches) = (agent(IDLE_CONNECTIONS), agent(0));
-        Ok(Self { config, headers, calls, watches })
+        let turns = Turns::new(config.rate_limit());
+        Ok(Self { config, turns, headers, calls, watches })
     }
 
     pub(crate) fn config(&self) -> &Config {
@@ -184,6 +197,7 @@ impl Http {
             return Err(Error::stopped());
         }
         let clock = self.config.clock();
+        let limits = self.turns.wait(limits, clock, stop)?;
         let (Limits::Total(first) | Limits::Stream { head: first, .. }) = limits;
         let (until, asked) = (limits.until(clock), clock.deadline(first));
         let identity = self.config.credentials().identity(clock, asked, stop)?;

@@ -15,11 +15,15 @@ impl Tls {
     }
 
     pub(super) fn new(_: &TlsOptions) -> Result<Self> {
-        Err(Error::config("an https:// server needs the feature `tls` of listwatch"))
+        Err(Error::config("https:// needs the feature `tls` of listwatch"))
+    }
+
+    pub(super) fn without_name(&self) -> Self {
+        self.clone()
     }
 
     pub(super) fn handshake(&self, _: &str, _: &mut Wire) -> Result<Session> {
-        Err(Error::config("an https:// server needs the feature `tls` of listwatch"))
+        Err(Error::config("https:// needs the feature `tls` of listwatch"))
     }
 }
 

@@ -64,6 +64,11 @@ impl Tls {
         Ok(Self { config: Some(Arc::new(config)), server_name: options.server_name.clone() })
     }
 
+    /// The same for another than the server: a proxy in front of it, which has a name of its own.
+    pub(super) fn without_name(&self) -> Self {
+        Self { server_name: None, ..self.clone() }
+    }
+
     /// Does the handshake, within the deadline of `wire`.
     pub(super) fn handshake(&self, host: &str, wire: &mut Wire) -> Result<Session> {
         let config = self.config.clone().ok_or_else(|| Error::config("no TLS is set up for this server"))?;

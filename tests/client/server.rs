@@ -81,6 +81,19 @@ impl Connection {
         assert!(!self.stream.fill_buf().unwrap().is_empty());
     }
 
+    /// Reads bytes that are no HTTP, and forgets them.
+    pub(crate) fn bytes(&mut self, amount: usize) -> Vec<u8> {
+        let mut bytes = vec![0; amount];
+        self.stream.read_exact(&mut bytes).unwrap();
+        bytes
+    }
+
+    /// The same connection from here on within another stream, such as TLS.
+    pub(crate) fn within(self, wrap: impl FnOnce(Box<dyn Stream>) -> Box<dyn Stream>) -> Self {
+        assert!(self.stream.buffer().is_empty());
+        Self { stream: BufReader::new(wrap(self.stream.into_inner())), ..self }
+    }
+
     /// Writes bytes; the client may be gone.
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         let _ = self.try_send(bytes.as_ref());
@@ -184,7 +197,6 @@ impl Server {
         format!("http://{}", self.address)
     }
 
-    #[cfg(feature = "tls")]
     pub(crate) fn port(&self) -> u16 {
         self.address.port()
     }

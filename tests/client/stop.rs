@@ -14,7 +14,10 @@ use super::server::{Connection, Server, connecting_to, hanging, refusing};
 use super::{LONG, SOON, client, config_map, config_maps, event};
 
 /// Stops `call` once `reached` has returned, and returns how it ended and how long that took.
-fn stop_when<T: Send>(reached: impl FnOnce(), call: impl FnOnce(&Stop) -> T + Send) -> (T, Duration) {
+pub(crate) fn stop_when<T: Send>(
+    reached: impl FnOnce(),
+    call: impl FnOnce(&Stop) -> T + Send,
+) -> (T, Duration) {
     let (stop, clock) = (Stop::new(), Clock::system());
     thread::scope(|scope| {
         let run = || (call(&stop), clock.now());
@@ -28,14 +31,14 @@ fn stop_when<T: Send>(reached: impl FnOnce(), call: impl FnOnce(&Stop) -> T + Se
 }
 
 /// That it ended because of the stop, and not at a limit of time.
-fn assert_stopped<T: std::fmt::Debug>((result, took): (Result<T, Error>, Duration)) {
+pub(crate) fn assert_stopped<T: std::fmt::Debug>((result, took): (Result<T, Error>, Duration)) {
     let error = result.unwrap_err();
     assert!(error.is_stopped(), "{error:?}");
     assert!(took < SOON, "{took:?}");
 }
 
 /// A server that says when its script has done its part, and then waits for the client to go.
-fn server(script: impl Fn(&mut Connection) + Send + Sync + 'static) -> (Server, impl FnOnce()) {
+pub(crate) fn server(script: impl Fn(&mut Connection) + Send + Sync + 'static) -> (Server, impl FnOnce()) {
     let (here, arrived): (Sender<()>, Receiver<()>) = bounded(1);
     let server = Server::start(move |mut connection| {
         script(&mut connection);

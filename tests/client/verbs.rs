@@ -330,13 +330,6 @@ fn a_user_agent_that_fits_in_no_header_is_an_error() {
 }
 
 #[test]
-fn a_client_never_goes_around_its_proxy() {
-    let config = config("http://127.0.0.1:1").with_proxy_url("http://127.0.0.1:2").unwrap();
-    let error = Client::new(config).unwrap_err();
-    assert!(error.is_config() && error.to_string().contains("proxy-url"), "{error}");
-}
-
-#[test]
 fn compression_is_asked_for_where_it_is_allowed_and_never_for_a_watch() {
     let server = server();
     for allowed in [true, false] {
