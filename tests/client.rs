@@ -8,6 +8,7 @@
 //! - `limits`: limits of time
 //! - `stop`: a stop ends whatever blocks
 //! - `tls`: certificates, keys and names, and that no secret is logged
+//! - `reload`: certificates and keys that change while the client lives
 
 // Clippy lets tests off, but not what they call.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -18,6 +19,9 @@ mod answers;
 mod limits;
 #[path = "client/pool.rs"]
 mod pool;
+#[cfg(feature = "tls")]
+#[path = "client/reload.rs"]
+mod reload;
 #[path = "client/retries.rs"]
 mod retries;
 #[path = "client/server.rs"]

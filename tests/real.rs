@@ -1,6 +1,7 @@
 //! The crate against a real kube-apiserver, started for this test binary alone on free ports.
 //!
 //! - `access`: who the client is, and what it is refused
+//! - `certificates`: client certificates that a test server can only be told to take
 //! - `verbs`: every verb of `Api`, and what the server refuses
 //! - `watch`: single watches
 //! - `informer`: each list mode, selections, many objects
@@ -18,6 +19,8 @@ mod table;
 
 #[path = "real/access.rs"]
 mod access;
+#[path = "real/certificates.rs"]
+mod certificates;
 #[path = "real/custom.rs"]
 mod custom;
 #[path = "real/informer.rs"]

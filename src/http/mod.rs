@@ -3,6 +3,7 @@
 //! A request goes out with credentials, on a connection that its [`Stop`] can end; the answer comes back as a code,
 //! a few headers and a body to be read. What they mean is the business of `client`.
 
+mod agents;
 mod buffers;
 mod call;
 mod connector;
@@ -26,10 +27,9 @@ use std::time::{Duration, Instant};
 use log::debug;
 use ureq::http;
 
+use self::agents::{Agents, Current};
 use self::buffers::OUTPUT;
 use self::call::{Call, Running};
-use self::connector::{NoResolver, TcpConnector};
-use self::tls::Tls;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::{Error, Kind, Result};
@@ -91,10 +91,7 @@ pub(crate) struct Http {
     config: Config,
     /// What every request says beside its own headers and the credentials.
     headers: Vec<(http::HeaderName, http::HeaderValue)>,
-    /// Keeps connections for the next call.
-    calls: ureq::Agent,
-    /// A connection of its own for each watch: one that stood idle may be dead without knowing.
-    watches: ureq::Agent,
+    current: Current,
 }
 
 impl Http {
@@ -104,23 +101,8 @@ impl Http {
             return Err(Error::config("a proxy to the API server (proxy-url) is not supported"));
         }
         let headers = headers::common(&config)?;
-        let tls = if config.server().starts_with("https:") { Tls::new(config.tls())? } else { Tls::none() };
-        let timeout = config.connect_timeout().min(LONGEST_TIME);
-        let agent = |idle: usize| {
-            let settings = ureq::Agent::config_builder()
-                .http_status_as_error(false)
-                .max_redirects(0)
-                .proxy(None)
-                .timeout_connect(Some(timeout))
-                .max_idle_connections(idle)
-                .max_idle_connections_per_host(idle)
-                .max_idle_age(IDLE_TIME)
-                .build();
-            let connector = TcpConnector { tls: tls.clone(), clock: config.clock().clone(), timeout };
-            ureq::Agent::with_parts(settings, connector, NoResolver)
-        };
-        let (calls, watches) = (agent(IDLE_CONNECTIONS), agent(0));
-        Ok(Self { config, headers, calls, watches })
+        let current = Current::new(&config)?;
+        Ok(Self { config, headers, current })
     }
 
     pub(crate) fn config(&self) -> &Config {
@@ -129,85 +111,39 @@ impl Http {
 
     /// Sends a request and waits for the head of its answer.
     ///
-    /// It is sent once more in two cases: a GET on a connection that broke before any answer, as an idle connection
-    /// may have been closed by the server; and any request that was refused as unauthorized, if the credentials can be
-    /// read anew, as the server has not acted on it.
+    /// It is sent once more in three cases: a GET on a connection that broke before any answer, as an idle connection
+    /// may have been closed by the server; and any request that never got through, as one side did not accept the
+    /// certificate of the other, or was refused as unauthorized, if certificates or credentials can be read anew, as the
+    /// server has not acted on it.
     ///
     /// A stop ends it within a moment, as do the limits.
     pub(crate) fn send(&self, request: &RawRequest, limits: Limits, stop: &Stop) -> Result<Response> {
-        let until = limits.until(self.config.clock());
-        let send = || self.send_once(&self.calls, request, limits.left(self.config.clock(), until), stop);
-        let mut answer = send();
-        if let (Err(e), Method::Get) = (&answer, request.method) {
-            if e.is_io() {
-                debug!(target: "listwatch::http", "GET {} is sent again: {e}", request.path);
-                answer = send();
-            }
-        }
-        self.authorized(answer, send)
+        self.sending(request, limits, stop, false).run()
     }
 
-    /// The same on a connection of its own, never compressed.
+    /// The same on a connection of its own, never compressed, and not again for a connection that broke.
     pub(crate) fn send_alone(&self, request: &RawRequest, limits: Limits, stop: &Stop) -> Result<Response> {
-        let answer = self.send_once(&self.watches, request, limits, stop);
-        self.authorized(answer, || self.send_once(&self.watches, request, limits, stop))
+        self.sending(request, limits, stop, true).run()
     }
 
-    fn authorized(
-        &self,
-        answer: Result<Response>,
-        again: impl FnOnce() -> Result<Response>,
-    ) -> Result<Response> {
-        match answer {
-            Ok(mut answer) if answer.code() == 401 && self.config.credentials().refresh() => {
-                // Its body is of no use, but the connection is, once the body is read.
-                let until = self.config.clock().deadline(self.config.timeout());
-                let _ = answer.body.read_to_end(REFUSAL, (self.config.clock(), until), &mut Vec::new());
-                drop(answer);
-                debug!(target: "listwatch::http", "unauthorized: the credentials are read anew");
-                again()
-            }
-            answer => answer,
-        }
+    fn sending<'a>(
+        &'a self,
+        request: &'a RawRequest,
+        limits: Limits,
+        stop: &'a Stop,
+        alone: bool,
+    ) -> Sending<'a> {
+        let until = limits.until(self.config.clock());
+        Sending { http: self, request, limits, until, stop, alone, agents: None }
     }
 
-    fn send_once(
+    fn prepare(
         &self,
         agent: &ureq::Agent,
         request: &RawRequest,
         limits: Limits,
-        stop: &Stop,
-    ) -> Result<Response> {
-        if stop.is_stopped() {
-            return Err(Error::stopped());
-        }
-        let sent = self.prepare(agent, request, limits)?;
-        let identity = self.config.credentials().identity(self.config.clock())?;
-        let running = Running::new(stop, identity.authorization);
-        let send = || {
-            running.enter(|| match sent {
-                Prepared::Bare(request) => agent.run(request),
-                Prepared::WithBody(request) => agent.run(request),
-            })
-        };
-        let answer = match limits {
-            Limits::Total(_) => send(),
-            Limits::Stream { .. } => apart(send)?,
-        };
-        match answer {
-            Ok(answer) => {
-                let (head, body) = answer.into_parts();
-                if let (Limits::Stream { head: limit, .. }, false) = (limits, head.status.is_success()) {
-                    // A refusal is no stream, and has no right to its silence.
-                    running.call.set_silence(Some(limit));
-                }
-                Ok(Response { head, body: Body { reader: Box::new(body.into_reader()), running } })
-            }
-            Err(e) => Err(translate(e, &running.call)),
-        }
-    }
-
-    fn prepare(&self, agent: &ureq::Agent, request: &RawRequest, limits: Limits) -> Result<Prepared> {
+        alone: bool,
+    ) -> Result<Prepared> {
         // Without it the path would become part of the server's name, and the credentials would go to another.
         if !request.path.starts_with('/') {
             return Err(Error::invalid(format!("the path {:?} does not start with a slash", request.path)));
@@ -230,7 +166,7 @@ impl Http {
         if !request.body.is_empty() {
             builder = builder.header(http::header::CONTENT_TYPE, request.content_type);
         }
-        if std::ptr::eq(agent, &self.watches) && self.config.compression() {
+        if alone && self.config.compression() {
             builder = builder.header(http::header::ACCEPT_ENCODING, "identity");
         }
         let bad = |e| Error::invalid(format!("cannot ask for {}", request.path)).with_source(e);
@@ -243,6 +179,99 @@ impl Http {
         })
     }
 }
+
+/// A request, and what its attempts have in common.
+struct Sending<'a> {
+    http: &'a Http,
+    request: &'a RawRequest,
+    limits: Limits,
+    /// When all of it is to be over.
+    until: Option<Instant>,
+    stop: &'a Stop,
+    /// On a connection of its own.
+    alone: bool,
+    /// Those of the last attempt.
+    agents: Option<Arc<Agents>>,
+}
+
+impl Sending<'_> {
+    fn run(mut self) -> Result<Response> {
+        let path = &self.request.path;
+        let mut answer = self.once();
+        if let (Err(e), Method::Get, false) = (&answer, self.request.method, self.alone) {
+            if e.is_io() {
+                debug!(target: "listwatch::http", "GET {path} is sent again: {e}");
+                answer = self.once();
+            }
+        }
+        if let Err(e) = &answer {
+            if tls::is_refusal(e) && self.renew() {
+                debug!(target: "listwatch::http", "{path}: {e}; tried again with other certificates");
+                answer = self.once();
+            }
+        }
+        match answer {
+            Ok(mut answer) if answer.code() == 401 => {
+                let config = &self.http.config;
+                // The API server says so, too, if it does not accept our certificate.
+                if !(config.credentials().refresh() | self.renew()) {
+                    return Ok(answer);
+                }
+                // Its body is of no use, but the connection is, once the body is read.
+                let until = config.clock().deadline(config.timeout());
+                let _ = answer.body.read_to_end(REFUSAL, (config.clock(), until), &mut Vec::new());
+                drop(answer);
+                debug!(target: "listwatch::http", "unauthorized: the credentials are read anew");
+                self.once()
+            }
+            answer => answer,
+        }
+    }
+
+    /// Whether there are now other certificates than those of the last attempt.
+    fn renew(&self) -> bool {
+        self.agents.as_ref().is_some_and(|used| self.http.current.renew(&self.http.config, used))
+    }
+
+    fn once(&mut self) -> Result<Response> {
+        if self.stop.is_stopped() {
+            return Err(Error::stopped());
+        }
+        let limits = self.limits.left(self.http.config.clock(), self.until);
+        let (answer, running) = match limits {
+            Limits::Total(_) => self.ask(limits)?,
+            Limits::Stream { .. } => apart(|| self.ask(limits))??,
+        };
+        match answer {
+            Ok(answer) => {
+                let (head, body) = answer.into_parts();
+                if let (Limits::Stream { head: limit, .. }, false) = (limits, head.status.is_success()) {
+                    // A refusal is no stream, and has no right to its silence.
+                    running.call.set_silence(Some(limit));
+                }
+                Ok(Response { head, body: Body { reader: Box::new(body.into_reader()), running } })
+            }
+            Err(e) => Err(translate(e, &running.call)),
+        }
+    }
+
+    /// Up to the head of the answer.
+    fn ask(&mut self, limits: Limits) -> Result<(Answered, Running)> {
+        let http = self.http;
+        let identity = http.config.credentials().identity(http.config.clock())?;
+        let agents = self.agents.insert(http.current.agents(&http.config, identity.certificate)?);
+        let agent = if self.alone { &agents.watches } else { &agents.calls };
+        let request = http.prepare(agent, self.request, limits, self.alone)?;
+        let running = Running::new(self.stop, identity.authorization);
+        let answer = running.enter(|| match request {
+            Prepared::Bare(request) => agent.run(request),
+            Prepared::WithBody(request) => agent.run(request),
+        });
+        Ok((answer, running))
+    }
+}
+
+type Answered = Result<http::Response<ureq::Body>, ureq::Error>;
 
 /// Runs `f` on a thread of its own and waits for it. A handshake of TLS, and ureq up to the head of an answer, write over
 /// 30 KB of stack, which a thread that then reads a watch for years would keep.

@@ -2,8 +2,9 @@
 
 use std::io;
 
+use super::agents::Found;
 use super::connector::Wire;
-use crate::config::TlsOptions;
+use crate::config::{ClientCertificate, Config};
 use crate::error::{Error, Result};
 
 #[derive(Clone, Debug)]
@@ -14,13 +15,29 @@ impl Tls {
         Self
     }
 
-    pub(super) fn new(_: &TlsOptions) -> Result<Self> {
+    pub(super) fn new(_: &Config) -> Result<Self> {
         Err(Error::config("an https:// server needs the feature `tls` of listwatch"))
+    }
+
+    pub(super) fn present(&mut self, _: &Config, _: Option<&ClientCertificate>) -> Result<()> {
+        Ok(())
+    }
+
+    pub(super) fn is_from_files(&self, _: &Config, _: Option<&ClientCertificate>) -> bool {
+        false
+    }
+
+    pub(super) fn renew(&mut self, _: &Config, _: Option<&ClientCertificate>) -> Option<Found> {
+        None
     }
 
     pub(super) fn handshake(&self, _: &str, _: &mut Wire) -> Result<Session> {
         Err(Error::config("an https:// server needs the feature `tls` of listwatch"))
     }
+}
+
+pub(super) fn is_refusal(_: &Error) -> bool {
+    false
 }
 
 /// There is none.
