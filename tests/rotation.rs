@@ -254,12 +254,14 @@ fn rotate(name: &str, looks: bool) {
         }
     };
 
-    // Each time the files first, as a cluster does it: what they hold is valid before the old is no more.
+    // The server has one token only.
     scene.files.set("token", "two");
     scene.own_files.set("token", "two");
-    due(&scene);
     scene.server.set_token("two");
+    due(&scene);
     scene.check("token");
+
+    // As a cluster does it: the files first, and what they hold is good before what they held is no more.
 
     for files in [&scene.files, &scene.own_files] {
         files.set("ca.crt", text(&["ca.pem", "other-ca.pem"]));
@@ -273,7 +275,7 @@ fn rotate(name: &str, looks: bool) {
     due(&scene);
     scene.check("authority");
 
-    scene.server.set_client_authority(&Pem::File(pki("ca.pem"))).unwrap();
+    scene.server.set_client_authority(&Pem::Data(text(&["ca.pem", "other-ca.pem"]))).unwrap();
     scene.check("named");
     scene.files.set_pair("other-client");
     scene.own_files.set_pair("other-client");

@@ -30,6 +30,7 @@ impl Files {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let files = Self(std::env::temp_dir().join(format!("listwatch-reload-{}-{number}", std::process::id())));
         fs::create_dir_all(&files.0).unwrap();
+        log(); // from here on
         files.copy("ca.crt", "ca.pem");
         files.set_pair("ec-sec1");
         files
@@ -230,7 +231,6 @@ fn a_certificate_without_its_key_keeps_the_old_pair_and_is_told_once() {
     let (files, clock, secured) = (Files::old(), Clock::manual(), Secured::new("server", Clients::Named));
     let server = secured.start("127.0.0.1:0", answer);
     let api = files.client(&server, &clock);
-    log();
     let look = || {
         clock.advance(LOOK);
         create(&api).unwrap();
@@ -254,7 +254,6 @@ fn an_authority_that_cannot_be_read_keeps_the_old_one_and_is_told_once() {
     let (files, clock, secured) = (Files::old(), Clock::manual(), Secured::new("server", OLD));
     let server = secured.start("127.0.0.1:0", answer);
     let api = files.client(&server, &clock);
-    log();
     let look = || {
         clock.advance(LOOK);
         api.get("a").unwrap();

@@ -158,7 +158,9 @@ impl ClientCertVerifier for Named {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         let provider = rustls::crypto::ring::default_provider();
-        provider.signature_verification_algorithms.supported_schemes()
+        let mut schemes = provider.signature_verification_algorithms.supported_schemes();
+        schemes.push(SignatureScheme::ECDSA_NISTP521_SHA512);
+        schemes
     }
 }
 
