@@ -237,7 +237,7 @@ pub(super) struct Session {
     connection: Box<ClientConnection>,
     client: Option<Arc<Client>>,
     /// Whether the server has sent anything since the handshake. In TLS 1.3 ours is over before the server has seen our
-    /// certificate: its refusal is the first that we hear, and the request behind it was never read.
+    /// certificate: an alert about it is the first that we hear then, and the request behind it was never read.
     is_heard: bool,
 }
 
@@ -271,7 +271,7 @@ impl Session {
 
     fn refused(&self, e: io::Error) -> io::Error {
         match words::of_rustls(&e) {
-            Some(rustls::Error::AlertReceived(_)) if !self.is_heard => {
+            Some(rustls::Error::AlertReceived(alert)) if !self.is_heard && words::is_about_us(*alert) => {
                 let why = words::why(&e, "", self.client.as_deref());
                 io::Error::other(Error::new(Kind::Connect, format!("TLS with the server{why}")).with_source(e))
             }

@@ -88,11 +88,12 @@ fn certificate(e: &CertificateError, trusted: &str) -> String {
     }
 }
 
-fn alerted(alert: AlertDescription, client: Option<&Client>) -> String {
+/// Whether an alert is about our certificate, or that we have shown none.
+pub(super) fn is_about_us(alert: AlertDescription) -> bool {
     use AlertDescription as Alert;
-    match (alert, client) {
-        (
-            Alert::BadCertificate
+    matches!(
+        alert,
+        Alert::BadCertificate
             | Alert::UnsupportedCertificate
             | Alert::CertificateRevoked
             | Alert::CertificateExpired
@@ -100,20 +101,23 @@ fn alerted(alert: AlertDescription, client: Option<&Client>) -> String {
             | Alert::UnknownCA
             | Alert::AccessDenied
             | Alert::DecryptError
-            | Alert::CertificateRequired,
-            client,
-        ) => match client {
-            Some(client) => format!(": it refused our client certificate {}", client.describe()),
-            None => ": it wants a client certificate, and we have none".into(),
-        },
-        (Alert::UnrecognisedName, _) => ": it has no server of this name (tls-server-name can give another)".into(),
-        (Alert::ProtocolVersion, _) => ": it has no version of TLS of ours".into(),
-        (Alert::HandshakeFailure | Alert::InsufficientSecurity, Some(client)) => format!(
-            ": it has no cipher of ours, or refused our client certificate {}",
-            client.describe()
-        ),
-        (Alert::HandshakeFailure | Alert::InsufficientSecurity, None) => {
-            ": it has no cipher of ours, or wants a client certificate, and we have none".into()
+            | Alert::CertificateRequired
+    )
+}
+
+fn alerted(alert: AlertDescription, client: Option<&Client>) -> String {
+    let ours = match client {
+        Some(client) => format!("refused our client certificate {}", client.describe()),
+        None => "wants a client certificate, and we have none".into(),
+    };
+    match alert {
+        alert if is_about_us(alert) => format!(": it {ours}"),
+        AlertDescription::HandshakeFailure | AlertDescription::InsufficientSecurity => {
+            format!(": it has no cipher of ours, or {ours}")
+        }
+        AlertDescription::ProtocolVersion => ": it has no version of TLS of ours".into(),
+        AlertDescription::UnrecognisedName => {
+            ": it has no server of this name (tls-server-name can give another)".into()
         }
         _ => ": it refused".into(),
     }
