@@ -117,7 +117,8 @@ impl Tls {
         let mut connection = ClientConnection::new(secure.config.clone(), server)
             .map_err(|e| failed(io::Error::other(e)))?;
         while connection.is_handshaking() {
-            connection.complete_io(wire).map_err(failed)?;
+            let done = connection.complete_io(wire);
+            done.map_err(|e| failed(last_words(&mut connection, wire, &e).unwrap_or(e)))?;
         }
         Ok(Session { connection: Box::new(connection), client: secure.client.clone(), is_heard: false })
     }
@@ -251,22 +252,11 @@ impl Session {
 
     pub(super) fn write_all(&mut self, wire: &mut Wire, buf: &[u8]) -> io::Result<()> {
         let mut stream = Stream::new(&mut *self.connection, wire);
-        match stream.write_all(buf).and_then(|()| stream.flush()) {
-            Err(e) if matches!(e.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
-                Err(self.last_words(wire).unwrap_or(e))
-            }
-            written => written,
-        }
-    }
-
-    /// What the server has sent before it closed the connection on us, if it is a refusal.
-    fn last_words(&mut self, wire: &mut Wire) -> Option<io::Error> {
-        while !self.is_heard && self.connection.read_tls(wire).is_ok_and(|amount| amount > 0) {
-            if let Err(e) = self.connection.process_new_packets() {
-                return Some(self.refused(io::Error::other(e)));
-            }
-        }
-        None
+        let written = stream.write_all(buf).and_then(|()| stream.flush());
+        written.map_err(|e| {
+            let said = last_words(&mut self.connection, wire, &e).map(|said| self.refused(said));
+            said.unwrap_or(e)
+        })
     }
 
     fn refused(&self, e: io::Error) -> io::Error {
@@ -278,6 +268,17 @@ impl Session {
             _ => e,
         }
     }
+}
+
+/// The alert that a server has sent before it closed the connection while we wrote, if that is why writing failed.
+fn last_words(connection: &mut ClientConnection, wire: &mut Wire, failed: &io::Error) -> Option<io::Error> {
+    let is_closed = matches!(failed.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset);
+    while is_closed && connection.read_tls(wire).is_ok_and(|amount| amount > 0) {
+        if let Err(e) = connection.process_new_packets() {
+            return Some(io::Error::other(e));
+        }
+    }
+    None
 }
 
 /// Always given to rustls by hand: a process with two providers has no default, and rustls would panic.

@@ -2,6 +2,7 @@
 
 use std::error::Error as _;
 use std::io;
+use std::net::IpAddr;
 
 use rustls::{AlertDescription, CertificateError};
 
@@ -60,7 +61,9 @@ fn certificate(e: &CertificateError, trusted: &str) -> String {
         CertificateError::NotValidForNameContext { expected, presented } => {
             let plain = |name: &String| {
                 let name = name.trim_start_matches("DnsName(\"").trim_start_matches("IpAddress(");
-                name.trim_end_matches(')').trim_end_matches('"').to_owned()
+                let name = name.trim_end_matches(')').trim_end_matches('"');
+                // rustls writes ::1 as 0::1.
+                name.parse::<IpAddr>().map_or_else(|_| name.to_owned(), |ip| ip.to_string())
             };
             let names: Vec<_> = presented.iter().map(plain).collect();
             format!(
