@@ -44,7 +44,8 @@ struct Files(PathBuf);
 
 impl Files {
     fn new(name: &str) -> Self {
-        let files = Self(std::env::temp_dir().join(format!("listwatch-rotation-{name}-{}", std::process::id())));
+        let files =
+            Self(std::env::temp_dir().join(format!("listwatch-rotation-{name}-{}", std::process::id())));
         fs::create_dir_all(&files.0).unwrap();
         files
     }
@@ -221,14 +222,14 @@ impl Scene {
 /// `looks`: the program's clock is moved after each change, so that it finds by itself what is new.
 fn rotate(name: &str, looks: bool) {
     let (files, own_files) = (Files::new(name), Files::new(&format!("{name}-own")));
-    let set_both = |name: &str, text: &[u8]| [&files, &own_files].iter().for_each(|files| files.set(name, text));
+    let set_both =
+        |name: &str, text: &[u8]| [&files, &own_files].iter().for_each(|files| files.set(name, text));
     set_both("ca.crt", &text(&["ca.pem"]));
     set_both("token", b"one");
     [&files, &own_files].iter().for_each(|files| files.set_pair("ec-sec1"));
     let chain = |server: &str, ca: &str| Pem::Data(text(&[&format!("{server}.pem"), &format!("{ca}.pem")]));
     let key = |server: &str| Pem::File(pki(&format!("{server}.key.pem")));
-    let server =
-        ApiServer::builder().tls(chain("server", "ca"), key("server")).token("one").start().unwrap();
+    let server = ApiServer::builder().tls(chain("server", "ca"), key("server")).token("one").start().unwrap();
 
     let (clock, stop) = (Clock::manual(), Stop::new());
     let client = Client::new(files.config(&server).with_clock(clock.clone())).unwrap();

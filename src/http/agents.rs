@@ -210,8 +210,7 @@ mod tests {
     #[test]
     fn another_certificate_of_the_credentials_makes_other_agents() {
         let tls = TlsOptions { ca: Some(file("ca.pem")), ..TlsOptions::default() };
-        let config =
-            Config::new("https://127.0.0.1:1").unwrap().with_tls(tls).with_clock(Clock::manual());
+        let config = Config::new("https://127.0.0.1:1").unwrap().with_tls(tls).with_clock(Clock::manual());
         let current = Current::new(&config).unwrap();
         let none = current.agents(&config, None).unwrap();
         let first = pair("ec-sec1");
@@ -231,8 +230,7 @@ mod tests {
     fn agents_stay_while_no_file_changes() {
         let clock = Clock::manual();
         let tls = TlsOptions { ca: Some(file("ca.pem")), ..TlsOptions::default() };
-        let config =
-            Config::new("https://127.0.0.1:1").unwrap().with_tls(tls).with_clock(clock.clone());
+        let config = Config::new("https://127.0.0.1:1").unwrap().with_tls(tls).with_clock(clock.clone());
         let current = Current::new(&config).unwrap();
         let agents = current.agents(&config, None).unwrap();
         for _ in 0..3 {

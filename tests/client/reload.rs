@@ -28,7 +28,8 @@ impl Files {
     fn old() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let files = Self(std::env::temp_dir().join(format!("listwatch-reload-{}-{number}", std::process::id())));
+        let files =
+            Self(std::env::temp_dir().join(format!("listwatch-reload-{}-{number}", std::process::id())));
         fs::create_dir_all(&files.0).unwrap();
         log(); // from here on
         files.copy("ca.crt", "ca.pem");
@@ -122,9 +123,10 @@ fn files_that_stay_as_they_are_keep_their_connections() {
 fn files_behind_symlinks_change_as_kubernetes_swaps_them() {
     let (files, clock, secured) = (Files::old(), Clock::manual(), Secured::new("server", OLD));
     let names = ["ca.crt", "tls.crt", "tls.key"];
-    for (generation, from) in
-        [("1", ["ca.pem", "ec-sec1.pem", "ec-sec1.key.pem"]), ("2", ["other-ca.pem", "other-client.pem", "other-client.key.pem"])]
-    {
+    for (generation, from) in [
+        ("1", ["ca.pem", "ec-sec1.pem", "ec-sec1.key.pem"]),
+        ("2", ["other-ca.pem", "other-client.pem", "other-client.key.pem"]),
+    ] {
         fs::create_dir(files.path(generation)).unwrap();
         for (name, from) in names.iter().zip(from) {
             files.copy(&format!("{generation}/{name}"), from);

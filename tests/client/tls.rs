@@ -74,11 +74,7 @@ impl Secured {
         *self.config.lock().unwrap() = server_config(certificate, clients, versions);
     }
 
-    pub(super) fn start(
-        &self,
-        address: &str,
-        script: impl Fn(Connection) + Send + Sync + 'static,
-    ) -> Server {
+    pub(super) fn start(&self, address: &str, script: impl Fn(Connection) + Send + Sync + 'static) -> Server {
         let Self { config, handshakes } = self.clone();
         let wrap = move |tcp: TcpStream| -> Option<Box<dyn Stream>> {
             let mut connection = ServerConnection::new(config.lock().unwrap().clone()).unwrap();
@@ -176,18 +172,17 @@ fn answering(address: &str, mutual: bool) -> Server {
 
 /// Answers what is asked for: a list without items, a watch with one event, an object.
 pub(super) fn answer(c: Connection) {
-        c.serve(|connection: &mut Connection, seen: &Seen| {
-            if seen.line.contains("watch=true") {
-                connection.stream();
-                connection.chunk(event("ADDED", &config_map("a")));
-                connection.last_chunk();
-            } else if seen.line.contains('?') {
-                connection
-                    .json(200, r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":[]}"#);
-            } else {
-                connection.json(200, config_map("a"));
-            }
-        });
+    c.serve(|connection: &mut Connection, seen: &Seen| {
+        if seen.line.contains("watch=true") {
+            connection.stream();
+            connection.chunk(event("ADDED", &config_map("a")));
+            connection.last_chunk();
+        } else if seen.line.contains('?') {
+            connection.json(200, r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":[]}"#);
+        } else {
+            connection.json(200, config_map("a"));
+        }
+    });
 }
 
 pub(super) fn url(host: &str, server: &Server) -> String {
@@ -424,7 +419,8 @@ fn the_name_of_the_server_can_be_given() {
     assert_eq!(names, [Some("api.example".into()), None, Some("localhost".into())]);
     let error = get(&url("127.0.0.1", &server), named("other.example")).unwrap_err();
     assert!(error.is_connect(), "{error:?}");
-    let names = r#"is not for "other.example", but for localhost, api.example, 127.0.0.1, ::1 (tls-server-name"#;
+    let names =
+        r#"is not for "other.example", but for localhost, api.example, 127.0.0.1, ::1 (tls-server-name"#;
     assert!(error.to_string().contains(names), "{error}");
     let error = get(&url("127.0.0.1", &server), named("not a name")).unwrap_err();
     assert!(error.to_string().contains("not a name"), "{error}");

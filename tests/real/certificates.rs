@@ -36,7 +36,8 @@ fn client(server: &Server, pair: &[PathBuf; 2]) -> Client {
 fn a_client_certificate_of_version_1_is_taken() {
     let Some((server, _quiet)) = server::shared() else { return };
     let pair = version_1(server);
-    let shown = Command::new("openssl").args(["x509", "-noout", "-text", "-in"]).arg(&pair[0]).output().unwrap();
+    let shown =
+        Command::new("openssl").args(["x509", "-noout", "-text", "-in"]).arg(&pair[0]).output().unwrap();
     assert!(String::from_utf8(shown.stdout).unwrap().contains("Version: 1"));
     assert_eq!(whoami(&client(server, &pair)).unwrap(), "old");
 }
@@ -46,7 +47,9 @@ fn a_client_certificate_of_version_1_is_taken() {
 fn a_client_certificate_that_is_refused_is_read_again_at_once() {
     let Some((server, _quiet)) = server::shared() else { return };
     let good = version_1(server);
-    let pair = good.each_ref().map(|file| file.with_file_name(format!("rotated-{}", file.file_name().unwrap().to_str().unwrap())));
+    let pair = good
+        .each_ref()
+        .map(|file| file.with_file_name(format!("rotated-{}", file.file_name().unwrap().to_str().unwrap())));
     let pki = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/client/pki");
     fs::copy(pki.join("ec-sec1.pem"), &pair[0]).unwrap();
     fs::copy(pki.join("ec-sec1.key.pem"), &pair[1]).unwrap();

@@ -114,8 +114,8 @@ impl Tls {
             let why = words::why(&e, &secure.trusted, secure.client.as_deref());
             Error::new(Kind::Connect, format!("TLS with {name}{why}")).with_source(e)
         };
-        let mut connection = ClientConnection::new(secure.config.clone(), server)
-            .map_err(|e| failed(io::Error::other(e)))?;
+        let mut connection =
+            ClientConnection::new(secure.config.clone(), server).map_err(|e| failed(io::Error::other(e)))?;
         while connection.is_handshaking() {
             let done = connection.complete_io(wire);
             done.map_err(|e| failed(last_words(&mut connection, wire, &e).unwrap_or(e)))?;
@@ -193,7 +193,10 @@ fn client_of(
     Ok(Arc::new(client))
 }
 
-fn client_config(roots: Option<&Arc<RootCertStore>>, client: Option<&Arc<Client>>) -> Result<Arc<ClientConfig>> {
+fn client_config(
+    roots: Option<&Arc<RootCertStore>>,
+    client: Option<&Arc<Client>>,
+) -> Result<Arc<ClientConfig>> {
     let provider = Arc::new(provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -263,7 +266,9 @@ impl Session {
         match words::of_rustls(&e) {
             Some(rustls::Error::AlertReceived(alert)) if !self.is_heard && words::is_about_us(*alert) => {
                 let why = words::why(&e, "", self.client.as_deref());
-                io::Error::other(Error::new(Kind::Connect, format!("TLS with the server{why}")).with_source(e))
+                io::Error::other(
+                    Error::new(Kind::Connect, format!("TLS with the server{why}")).with_source(e),
+                )
             }
             _ => e,
         }

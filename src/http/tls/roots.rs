@@ -91,7 +91,9 @@ pub(super) fn of_system(env: &dyn Fn(&str) -> Option<OsString>) -> Result<RootCe
     if store.is_empty() {
         let none = Error::config("no certificate authority is given for the server, and the system has none");
         return Err(failed.map_or(none, |e| {
-            e.context("no certificate authority is given for the server, and those of the system cannot be read")
+            e.context(
+                "no certificate authority is given for the server, and those of the system cannot be read",
+            )
         }));
     }
     Ok(store)

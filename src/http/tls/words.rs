@@ -30,9 +30,13 @@ pub(super) fn why(e: &io::Error, trusted: &str, client: Option<&Client>) -> Stri
         Some(rustls::Error::InvalidMessage(_)) => {
             ": what it answers is no TLS (is it an http:// server?)".into()
         }
-        Some(rustls::Error::PeerIncompatible(_)) => ": it has no version of TLS, or no cipher, of ours".into(),
+        Some(rustls::Error::PeerIncompatible(_)) => {
+            ": it has no version of TLS, or no cipher, of ours".into()
+        }
         Some(_) => String::new(),
-        None if e.kind() == io::ErrorKind::UnexpectedEof => ": it closed the connection in the handshake".into(),
+        None if e.kind() == io::ErrorKind::UnexpectedEof => {
+            ": it closed the connection in the handshake".into()
+        }
         None => String::new(),
     }
 }
