@@ -14,6 +14,7 @@
 //! - `turns`: a limit of requests per second
 //! - `stop`: a stop ends whatever blocks
 //! - `tls`: certificates, keys and names, and that no secret is logged
+//! - `reload`: certificates and keys that change while the client lives
 
 // Clippy lets tests off, but not what they call.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -35,6 +36,9 @@ mod logs;
 mod pool;
 #[path = "client/proxies.rs"]
 mod proxies;
+#[cfg(feature = "tls")]
+#[path = "client/reload.rs"]
+mod reload;
 #[path = "client/retries.rs"]
 mod retries;
 #[path = "client/server.rs"]

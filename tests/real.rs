@@ -2,6 +2,7 @@
 //!
 //! - `access`: who the client is, and what it is refused
 //! - `calls`: what it has, evictions, scales, warnings, logs
+//! - `certificates`: client certificates that a test server can only be told to take
 //! - `verbs`: every verb of `Api`, and what the server refuses
 //! - `watch`: single watches
 //! - `informer`: each list mode, selections, many objects
@@ -21,6 +22,8 @@ mod table;
 mod access;
 #[path = "real/calls.rs"]
 mod calls;
+#[path = "real/certificates.rs"]
+mod certificates;
 #[path = "real/custom.rs"]
 mod custom;
 #[path = "real/informer.rs"]

@@ -144,7 +144,7 @@ impl ApiServer {
     pub fn client(&self) -> Result<Client> {
         let tls = TlsOptions { ca: self.server.authority().map(Pem::Data), ..TlsOptions::default() };
         let config = Config::new(&self.url())?.with_tls(tls).with_clock(self.server.options.clock.clone());
-        Client::new(match &self.server.options.token {
+        Client::new(match &self.server.token() {
             Some(token) => config.with_credentials(Credentials::token(token)?),
             None => config,
         })
@@ -170,7 +170,7 @@ impl ApiServer {
     }
 
     fn write_kubeconfig(&self, directory: &Path, file: &Path) -> std::io::Result<()> {
-        let user = match (&self.server.options.token, self.server.authority()) {
+        let user = match (&self.server.token(), self.server.authority()) {
             (Some(token), _) => json!({ "token": token }),
             (None, Some(_)) => json!({"token": "none"}), // kubectl would ask for a name and a password
             (None, None) => json!({}),
@@ -240,7 +240,25 @@ impl ApiServer {
     /// it has.
     #[cfg(feature = "tls")]
     pub fn set_tls(&self, certificate_chain: Pem, private_key: Pem) -> Result<()> {
-        self.server.set_tls(&tls::Files { chain: certificate_chain, key: private_key })
+        let files = tls::Files { chain: certificate_chain, key: private_key };
+        self.server.set_tls(|tls| tls.with_files(&files))
+    }
+
+    /// Takes certificates of clients from other [authorities](Builder::client_authority), as when those are rotated. It
+    /// is for connections from now on; those that are open go on.
+    ///
+    /// # Errors
+    /// If no certificate of an authority can be read, and if the server was started without TLS. It then keeps what it
+    /// has.
+    #[cfg(feature = "tls")]
+    pub fn set_client_authority(&self, certificates: &Pem) -> Result<()> {
+        self.server.set_tls(|tls| tls.with_client_authority(certificates))
+    }
+
+    /// Answers 401 from now on to requests without this token, as when the one before has expired. Watches that are open
+    /// go on.
+    pub fn set_token(&self, token: impl Into<String>) {
+        self.server.set_token(token.into());
     }
 
     /// Goes back to an older state, as when a backup of etcd is restored: what happened since never was,

@@ -49,6 +49,7 @@ pub(super) struct Server {
     pub(super) stop: Stop,
     pub(super) faults: Arc<Faults>,
     tls: Option<Mutex<Tls>>,
+    token: Mutex<Option<String>>,
     state: Mutex<State>,
     log: Mutex<VecDeque<String>>,
     /// Those of pods.
@@ -65,6 +66,7 @@ impl Server {
         Ok(Self {
             state: Mutex::new(State::new(clock.clone(), options.history)),
             clock,
+            token: Mutex::new(options.token.clone()),
             options,
             stop: Stop::new(),
             faults: Arc::default(),
@@ -110,12 +112,11 @@ impl Server {
 
     /// Whether the credentials of a request are accepted.
     pub(super) fn admits(&self, request: &Request) -> bool {
-        let Options { token, client_authority, .. } = &self.options;
         let has_token = |token: &String| {
             request.authorization.strip_prefix("Bearer ").is_some_and(|sent| sent.trim() == token)
         };
-        match token {
-            None if client_authority.is_none() => true,
+        match self.token() {
+            None if self.options.client_authority.is_none() => true,
             token => request.has_certificate || token.as_ref().is_some_and(has_token),
         }
     }
@@ -127,13 +128,23 @@ impl Server {
 
     /// For connections from now on; there must be TLS already, or clients would need another URL.
     #[cfg(feature = "tls")]
-    pub(super) fn set_tls(&self, files: &Files) -> Result<()> {
+    pub(super) fn set_tls(&self, change: impl FnOnce(&Tls) -> Result<Tls>) -> Result<()> {
         let Some(tls) = &self.tls else {
             return Err(Error::config("embedded API server: it was started without TLS"));
         };
-        let new = Tls::new(files, self.options.client_authority.as_ref())?;
+        let before = lock(tls).clone();
+        let new = change(&before)?;
         *lock(tls) = new;
         Ok(())
+    }
+
+    /// The token that requests must have, if they must have one.
+    pub(super) fn token(&self) -> Option<String> {
+        lock(&self.token).clone()
+    }
+
+    pub(super) fn set_token(&self, token: String) {
+        *lock(&self.token) = Some(token);
     }
 
     fn note(&self, request: &Request) {

@@ -22,8 +22,12 @@ pub(super) struct Files {
 }
 
 /// What connections are secured with.
+#[derive(Clone)]
 pub(super) struct Tls {
     config: Arc<ServerConfig>,
+    /// What it was made of.
+    files: Files,
+    client_authority: Option<Pem>,
     /// The last certificate of the chain, as PEM.
     authority: Vec<u8>,
 }
@@ -57,7 +61,18 @@ impl Tls {
         let config = builder.with_single_cert(chain, key).map_err(|e| {
             Error::config("the server's certificate and its key cannot be used together").with_source(e)
         })?;
-        Ok(Self { config: Arc::new(config), authority })
+        let (files, client_authority) = (files.clone(), client_authority.cloned());
+        Ok(Self { config: Arc::new(config), files, client_authority, authority })
+    }
+
+    /// With another certificate and key.
+    pub(super) fn with_files(&self, files: &Files) -> Result<Self> {
+        Self::new(files, self.client_authority.as_ref())
+    }
+
+    /// With others who issue the certificates of clients.
+    pub(super) fn with_client_authority(&self, client_authority: &Pem) -> Result<Self> {
+        Self::new(&self.files, Some(client_authority))
     }
 
     /// What clients must trust.

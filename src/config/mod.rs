@@ -113,8 +113,8 @@ impl Config {
     /// The API server of the cluster that this program runs in, as its service account.
     ///
     /// Reads `KUBERNETES_SERVICE_HOST` and `KUBERNETES_SERVICE_PORT`, and below
-    /// `/var/run/secrets/kubernetes.io/serviceaccount` the files `token` (read again as it rotates), `ca.crt` and
-    /// `namespace` (unless `POD_NAMESPACE` is set).
+    /// `/var/run/secrets/kubernetes.io/serviceaccount` the files `token` and `ca.crt` (read again as they
+    /// rotate) and `namespace` (unless `POD_NAMESPACE` is set).
     ///
     /// # Errors
     /// A variable is not set, or `token` or `ca.crt` cannot be read.

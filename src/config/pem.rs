@@ -6,22 +6,25 @@ use crate::error::{Error, Result};
 /// How to know the API server, and how it knows us, on TLS connections.
 #[derive(Clone, Debug, Default)]
 pub struct TlsOptions {
-    /// The certificates to trust; without them those of the system.
+    /// The certificates to trust; other PEM blocks, and certificates that cannot be read, are passed over. Without them
+    /// those of the system, read when a client is made: the file `$SSL_CERT_FILE` and the directories `$SSL_CERT_DIR`, or
+    /// where Linux distributions keep them, as in Go.
     pub ca: Option<Pem>,
     /// The certificate that says who we are.
     pub client_certificate: Option<ClientCertificate>,
-    /// The name that the server's certificate must have, where it is not the URL's host.
+    /// The name that is asked for (SNI) and that the server's certificate must have, where it is not the URL's host.
     pub server_name: Option<String>,
-    /// Trust any server. Whoever is between it and us reads and changes everything.
+    /// Trust any server. Whoever is between it and us reads and changes everything. Each client warns of it in the log.
     pub insecure_skip_verify: bool,
 }
 
 /// A certificate, with those it was issued by if need be, and its private key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientCertificate {
-    /// The certificate, followed by those of its issuers.
+    /// The certificate, of any version of X.509, followed by those of its issuers.
     pub certificate: Pem,
-    /// The private key.
+    /// The private key: RSA, EC or Ed25519 in PKCS#1, PKCS#8 or SEC1 form, not encrypted; P-521 with the feature
+    /// `aws-lc-rs` alone. It may be in the same file as the certificate.
     pub key: Pem,
 }
 
@@ -30,7 +33,9 @@ pub struct ClientCertificate {
 pub enum Pem {
     /// The text itself.
     Data(Vec<u8>),
-    /// A file that holds it, read when a client is made.
+    /// A file that holds it, read when a client is made. From then on requests look every 10 s whether it has changed,
+    /// and when a server does not accept us or we not it: new connections are made with what it holds then. While that
+    /// cannot be used, what was read before is.
     File(PathBuf),
 }
 
@@ -44,6 +49,15 @@ impl Pem {
             Self::Data(data) => Ok(data.clone()),
             Self::File(path) => std::fs::read(path)
                 .map_err(|error| Error::config(format!("read {}", path.display())).with_source(error)),
+        }
+    }
+
+    /// Where it is, for messages.
+    #[cfg(feature = "tls")]
+    pub(crate) fn place(&self) -> String {
+        match self {
+            Self::Data(_) => "given as text".into(),
+            Self::File(path) => path.display().to_string(),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! A request goes out with credentials, on a connection that its [`Stop`] can end; the answer comes back as a code,
 //! a few headers and a body to be read. What they mean is the business of `client`.
 
+mod agents;
 mod buffers;
 mod call;
 mod connector;
@@ -28,13 +29,12 @@ use std::time::{Duration, Instant};
 use log::debug;
 use ureq::http;
 
+use self::agents::{Agents, Current};
 use self::buffers::OUTPUT;
 use self::call::{Call, Running};
-use self::connector::{NoResolver, TcpConnector};
-use self::tls::Tls;
 use self::turns::Turns;
 use crate::clock::Clock;
-use crate::config::{Config, Identity, ProxyKind};
+use crate::config::{Config, Identity};
 use crate::error::{Error, Kind, Result};
 use crate::stop::Stop;
 
@@ -95,45 +95,15 @@ pub(crate) struct Http {
     turns: Turns,
     /// What every request says beside its own headers and the credentials.
     headers: Vec<(http::HeaderName, http::HeaderValue)>,
-    /// Keeps connections for the next call.
-    calls: ureq::Agent,
-    /// A connection of its own for each watch: one that stood idle may be dead without knowing.
-    watches: ureq::Agent,
+    current: Current,
 }
 
 impl Http {
     pub(crate) fn new(config: Config) -> Result<Self> {
-        let proxy = config.proxy(&|name| std::env::var_os(name))?.map(Arc::new);
         let headers = headers::common(&config)?;
-        let tls = match &proxy {
-            _ if config.server().starts_with("https:") => Tls::new(config.tls())?,
-            Some(proxy) if proxy.kind == ProxyKind::Https => {
-                Tls::new(config.tls()).map_err(|e| e.context(format!("the proxy {proxy}")))?
-            }
-            _ => Tls::none(),
-        };
-        let timeout = config.connect_timeout().min(LONGEST_TIME);
-        let agent = |idle: usize| {
-            let settings = ureq::Agent::config_builder()
-                .http_status_as_error(false)
-                .max_redirects(0)
-                .proxy(None)
-                .timeout_connect(Some(timeout))
-                .max_idle_connections(idle)
-                .max_idle_connections_per_host(idle)
-                .max_idle_age(IDLE_TIME)
-                .build();
-            let connector = TcpConnector {
-                tls: tls.clone(),
-                proxy: proxy.clone(),
-                clock: config.clock().clone(),
-                timeout,
-            };
-            ureq::Agent::with_parts(settings, connector, NoResolver)
-        };
-        let (calls, watches) = (agent(IDLE_CONNECTIONS), agent(0));
+        let current = Current::new(&config)?;
         let turns = Turns::new(config.rate_limit());
-        Ok(Self { config, turns, headers, calls, watches })
+        Ok(Self { config, turns, headers, current })
     }
 
     pub(crate) fn config(&self) -> &Config {
@@ -142,87 +112,39 @@ impl Http {
 
     /// Sends a request and waits for the head of its answer.
     ///
-    /// It is sent once more in two cases: a GET on a connection that broke before any answer, as an idle connection
-    /// may have been closed by the server; and any request that was refused as unauthorized, if the credentials can be
-    /// read anew, as the server has not acted on it.
+    /// It is sent once more in three cases: a GET on a connection that broke before any answer, as an idle connection
+    /// may have been closed by the server; and any request that never got through, as one side did not accept the
+    /// certificate of the other, or was refused as unauthorized, if certificates or credentials can be read anew, as the
+    /// server has not acted on it.
     ///
     /// A stop ends it within a moment, as do the limits.
     pub(crate) fn send(&self, request: &RawRequest, limits: Limits, stop: &Stop) -> Result<Response> {
-        let until = limits.until(self.config.clock());
-        let send = || self.send_once(&self.calls, request, limits.left(self.config.clock(), until), stop);
-        let mut answer = send();
-        if let (Err(e), Method::Get) = (&answer, request.method) {
-            if e.is_io() {
-                debug!(target: "listwatch::http", "GET {} is sent again: {e}", request.path);
-                answer = send();
-            }
-        }
-        self.authorized(answer, send)
+        self.sending(request, limits, stop, false).run()
     }
 
-    /// The same on a connection of its own, never compressed.
+    /// The same on a connection of its own, never compressed, and not again for a connection that broke.
     pub(crate) fn send_alone(&self, request: &RawRequest, limits: Limits, stop: &Stop) -> Result<Response> {
-        let answer = self.send_once(&self.watches, request, limits, stop);
-        self.authorized(answer, || self.send_once(&self.watches, request, limits, stop))
+        self.sending(request, limits, stop, true).run()
     }
 
-    fn authorized(
-        &self,
-        answer: Result<Response>,
-        again: impl FnOnce() -> Result<Response>,
-    ) -> Result<Response> {
-        match answer {
-            Ok(mut answer)
-                if answer.refused.as_ref().is_some_and(|used| self.config.credentials().refresh(used)) =>
-            {
-                // Its body is of no use, but the connection is, once the body is read.
-                let until = self.config.clock().deadline(self.config.timeout());
-                let _ = answer.body.read_to_end(REFUSAL, (self.config.clock(), until), &mut Vec::new());
-                drop(answer);
-                debug!(target: "listwatch::http", "unauthorized: the credentials are read anew");
-                again()
-            }
-            answer => answer,
-        }
+    fn sending<'a>(
+        &'a self,
+        request: &'a RawRequest,
+        limits: Limits,
+        stop: &'a Stop,
+        alone: bool,
+    ) -> Sending<'a> {
+        let until = limits.until(self.config.clock());
+        Sending { http: self, request, limits, until, stop, alone, identity: None, agents: None }
     }
 
-    fn send_once(
+    fn prepare(
         &self,
         agent: &ureq::Agent,
         request: &RawRequest,
         limits: Limits,
-        stop: &Stop,
-    ) -> Result<Response> {
-        if stop.is_stopped() {
-            return Err(Error::stopped());
-        }
-        let clock = self.config.clock();
-        let limits = self.turns.wait(limits, clock, stop)?;
-        let (Limits::Total(first) | Limits::Stream { head: first, .. }) = limits;
-        let (until, asked) = (limits.until(clock), clock.deadline(first));
-        let identity = self.config.credentials().identity(clock, asked, stop)?;
-        let limits = limits.left(clock, until);
-        let sent = self.prepare(agent, request, limits)?;
-        let running = Running::new(stop, identity.authorization.clone());
-        let send = || running.enter(|| sent.run(agent));
-        let answer = match limits {
-            Limits::Total(_) => send(),
-            Limits::Stream { .. } => apart(send)?,
-        };
-        match answer {
-            Ok((head, reader)) => {
-                if let (Limits::Stream { head: limit, .. }, false) = (limits, head.status.is_success()) {
-                    // A refusal is no stream, and has no right to its silence.
-                    running.call.set_silence(Some(limit));
-                }
-                let refused = (head.status == http::StatusCode::UNAUTHORIZED).then_some(identity);
-                Ok(Response { head, refused, body: Body { reader, running } })
-            }
-            Err(e) => Err(translate(e, &running.call)),
-        }
-    }
-
-    fn prepare(&self, agent: &ureq::Agent, request: &RawRequest, limits: Limits) -> Result<Prepared> {
+        alone: bool,
+    ) -> Result<Prepared> {
         // Without it the path would become part of the server's name, and the credentials would go to another.
         if !request.path.starts_with('/') {
             return Err(Error::invalid(format!("the path {:?} does not start with a slash", request.path)));
@@ -245,7 +167,7 @@ impl Http {
         if !request.body.is_empty() {
             builder = builder.header(http::header::CONTENT_TYPE, request.content_type);
         }
-        if std::ptr::eq(agent, &self.watches) && self.config.compression() {
+        if alone && self.config.compression() {
             builder = builder.header(http::header::ACCEPT_ENCODING, "identity");
         }
         let bad = |e| Error::invalid(format!("cannot ask for {}", request.path)).with_source(e);
@@ -258,6 +180,101 @@ impl Http {
         })
     }
 }
+
+/// A request, and what its attempts have in common.
+struct Sending<'a> {
+    http: &'a Http,
+    request: &'a RawRequest,
+    limits: Limits,
+    /// When all of it is to be over.
+    until: Option<Instant>,
+    stop: &'a Stop,
+    /// On a connection of its own.
+    alone: bool,
+    /// What the last attempt was sent with.
+    identity: Option<Identity>,
+    agents: Option<Arc<Agents>>,
+}
+
+impl Sending<'_> {
+    fn run(mut self) -> Result<Response> {
+        let path = &self.request.path;
+        let mut answer = self.once();
+        if let (Err(e), Method::Get, false) = (&answer, self.request.method, self.alone) {
+            if e.is_io() {
+                debug!(target: "listwatch::http", "GET {path} is sent again: {e}");
+                answer = self.once();
+            }
+        }
+        if let Err(e) = &answer {
+            if tls::is_refusal(e) && self.renew() {
+                debug!(target: "listwatch::http", "{path}: {e}; tried again with other certificates");
+                answer = self.once();
+            }
+        }
+        match answer {
+            Ok(mut answer) if answer.code() == 401 => {
+                let config = &self.http.config;
+                // The API server says so, too, if it does not accept our certificate.
+                let refresh = |used| config.credentials().refresh(used);
+                if !(self.identity.as_ref().is_some_and(refresh) | self.renew()) {
+                    return Ok(answer);
+                }
+                // Its body is of no use, but the connection is, once the body is read.
+                let until = config.clock().deadline(config.timeout());
+                let _ = answer.body.read_to_end(REFUSAL, (config.clock(), until), &mut Vec::new());
+                drop(answer);
+                debug!(target: "listwatch::http", "unauthorized: the credentials are read anew");
+                self.once()
+            }
+            answer => answer,
+        }
+    }
+
+    /// Whether there are now other certificates than those of the last attempt.
+    fn renew(&self) -> bool {
+        self.agents.as_ref().is_some_and(|used| self.http.current.renew(&self.http.config, used))
+    }
+
+    fn once(&mut self) -> Result<Response> {
+        if self.stop.is_stopped() {
+            return Err(Error::stopped());
+        }
+        let clock = self.http.config.clock();
+        let limits = self.http.turns.wait(self.limits.left(clock, self.until), clock, self.stop)?;
+        let (answer, running) = match limits {
+            Limits::Total(_) => self.ask(limits)?,
+            Limits::Stream { .. } => apart(|| self.ask(limits))??,
+        };
+        match answer {
+            Ok((head, reader)) => {
+                if let (Limits::Stream { head: limit, .. }, false) = (limits, head.status.is_success()) {
+                    // A refusal is no stream, and has no right to its silence.
+                    running.call.set_silence(Some(limit));
+                }
+                Ok(Response { head, body: Body { reader, running } })
+            }
+            Err(e) => Err(translate(e, &running.call)),
+        }
+    }
+
+    /// Up to the head of the answer.
+    fn ask(&mut self, limits: Limits) -> Result<(Answered, Running)> {
+        let (http, clock) = (self.http, self.http.config.clock());
+        let (Limits::Total(first) | Limits::Stream { head: first, .. }) = limits;
+        let (until, asked) = (limits.until(clock), clock.deadline(first));
+        let identity = self.identity.insert(http.config.credentials().identity(clock, asked, self.stop)?);
+        let limits = limits.left(clock, until);
+        let agents = self.agents.insert(http.current.agents(&http.config, identity.certificate.clone())?);
+        let agent = if self.alone { &agents.watches } else { &agents.calls };
+        let request = http.prepare(agent, self.request, limits, self.alone)?;
+        let running = Running::new(self.stop, identity.authorization.clone());
+        let answer = running.enter(|| request.run(agent));
+        Ok((answer, running))
+    }
+}
+
+type Answered = Result<(http::response::Parts, Reader), ureq::Error>;
 
 /// Runs `f` on a thread of its own and waits for it. A handshake of TLS, and ureq up to the head of an answer, write over
 /// 30 KB of stack, which a thread that then reads a watch for years would keep.
@@ -281,7 +298,7 @@ enum Prepared {
 impl Prepared {
     /// Not inlined, or its frame would lie on the stack of who sends [apart], too: some 15 KB, and 50 of `into_reader`.
     #[inline(never)]
-    fn run(self, agent: &ureq::Agent) -> std::result::Result<(http::response::Parts, Reader), ureq::Error> {
+    fn run(self, agent: &ureq::Agent) -> Answered {
         let answer = match self {
             Self::Bare(request) => agent.run(request),
             Self::WithBody(request) => agent.run(request),
@@ -353,8 +370,6 @@ impl fmt::Debug for Http {
 #[derive(Debug)]
 pub(crate) struct Response {
     head: http::response::Parts,
-    /// What the request was sent with, if the server did not accept it.
-    refused: Option<Identity>,
     pub(crate) body: Body,
 }
 

@@ -2,8 +2,9 @@
 
 use std::io;
 
+use super::agents::Found;
 use super::connector::Wire;
-use crate::config::TlsOptions;
+use crate::config::{ClientCertificate, Config};
 use crate::error::{Error, Result};
 
 #[derive(Clone, Debug)]
@@ -14,7 +15,7 @@ impl Tls {
         Self
     }
 
-    pub(super) fn new(_: &TlsOptions) -> Result<Self> {
+    pub(super) fn new(_: &Config) -> Result<Self> {
         Err(Error::config("https:// needs the feature `tls` of listwatch"))
     }
 
@@ -22,9 +23,25 @@ impl Tls {
         self.clone()
     }
 
+    pub(super) fn present(&mut self, _: &Config, _: Option<&ClientCertificate>) -> Result<()> {
+        Ok(())
+    }
+
+    pub(super) fn is_from_files(&self, _: &Config, _: Option<&ClientCertificate>) -> bool {
+        false
+    }
+
+    pub(super) fn renew(&mut self, _: &Config, _: Option<&ClientCertificate>) -> Option<Found> {
+        None
+    }
+
     pub(super) fn handshake(&self, _: &str, _: &mut Wire) -> Result<Session> {
         Err(Error::config("https:// needs the feature `tls` of listwatch"))
     }
+}
+
+pub(super) fn is_refusal(_: &Error) -> bool {
+    false
 }
 
 /// There is none.

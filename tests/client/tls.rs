@@ -6,85 +6,200 @@ use std::sync::{Arc, Mutex};
 
 use listwatch::config::{ClientCertificate, Pem, TlsOptions};
 use listwatch::{Client, Config, Credentials, ListParams, Stop, WatchParams};
+use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, ServerConnection, SignatureScheme,
+    StreamOwned, SupportedProtocolVersion,
+};
 
 use super::server::{Connection, Seen, Server, Stream};
 use super::{LONG, config, config_map, config_maps, event};
 
-fn file(name: &str) -> PathBuf {
+pub(super) fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/client/pki").join(name)
 }
 
-fn pem(name: &str) -> Pem {
+pub(super) fn pem(name: &str) -> Pem {
     Pem::File(file(name))
 }
 
-fn text(name: &str) -> Vec<u8> {
+pub(super) fn text(name: &str) -> Vec<u8> {
     std::fs::read(file(name)).unwrap()
+}
+
+pub(super) fn der(name: &str) -> CertificateDer<'static> {
+    CertificateDer::from_pem_file(file(name)).unwrap()
+}
+
+/// Whose connections a server takes.
+#[derive(Clone, Copy)]
+pub(super) enum Clients {
+    All,
+    /// With a certificate of this authority.
+    Of(&'static str),
+    /// With a certificate, whatever it is.
+    Named,
+}
+
+/// What a server was asked for, and who asked.
+#[derive(Debug)]
+pub(super) struct Handshake {
+    pub(super) name: Option<String>,
+    pub(super) certificates: Vec<CertificateDer<'static>>,
+}
+
+/// A server of TLS may get another certificate, or other clients, while it runs.
+#[derive(Clone)]
+pub(super) struct Secured {
+    config: Arc<Mutex<Arc<ServerConfig>>>,
+    pub(super) handshakes: Arc<Mutex<Vec<Handshake>>>,
+}
+
+impl Secured {
+    pub(super) fn new(certificate: &str, clients: Clients) -> Self {
+        let config = Mutex::new(server_config(certificate, clients, rustls::ALL_VERSIONS));
+        Self { config: config.into(), handshakes: Arc::default() }
+    }
+
+    pub(super) fn set(
+        &self,
+        certificate: &str,
+        clients: Clients,
+        versions: &[&'static SupportedProtocolVersion],
+    ) {
+        *self.config.lock().unwrap() = server_config(certificate, clients, versions);
+    }
+
+    pub(super) fn start(&self, address: &str, script: impl Fn(Connection) + Send + Sync + 'static) -> Server {
+        let Self { config, handshakes } = self.clone();
+        let wrap = move |tcp: TcpStream| -> Option<Box<dyn Stream>> {
+            let mut connection = ServerConnection::new(config.lock().unwrap().clone()).unwrap();
+            let mut tcp = tcp;
+            while connection.is_handshaking() {
+                connection.complete_io(&mut tcp).ok()?;
+            }
+            let certificates = connection.peer_certificates().unwrap_or_default();
+            handshakes.lock().unwrap().push(Handshake {
+                name: connection.server_name().map(Into::into),
+                certificates: certificates.iter().map(|der| der.clone().into_owned()).collect(),
+            });
+            Some(Box::new(StreamOwned::new(connection, tcp)))
+        };
+        Server::start_with(address, wrap, script)
+    }
+}
+
+fn server_config(
+    certificate: &str,
+    clients: Clients,
+    versions: &[&'static SupportedProtocolVersion],
+) -> Arc<ServerConfig> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder =
+        ServerConfig::builder_with_provider(provider.clone()).with_protocol_versions(versions).unwrap();
+    let builder = match clients {
+        Clients::All => builder.with_no_client_auth(),
+        Clients::Of(authority) => {
+            let mut roots = RootCertStore::empty();
+            roots.add(der(authority)).unwrap();
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
+            builder.with_client_cert_verifier(verifier.build().unwrap())
+        }
+        Clients::Named => builder.with_client_cert_verifier(Arc::new(Named)),
+    };
+    let key = PrivateKeyDer::from_pem_file(file(&format!("{certificate}.key.pem"))).unwrap();
+    let chain = vec![der(&format!("{certificate}.pem"))];
+    Arc::new(builder.with_single_cert(chain, key).unwrap())
+}
+
+/// Looks at certificates as little as it can: rustls's own verifier takes none of version 1.
+#[derive(Debug)]
+struct Named;
+
+impl ClientCertVerifier for Named {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        let provider = rustls::crypto::ring::default_provider();
+        let mut schemes = provider.signature_verification_algorithms.supported_schemes();
+        schemes.push(SignatureScheme::ECDSA_NISTP521_SHA512);
+        schemes
+    }
 }
 
 /// Speaks TLS on each connection; with `mutual`, only with who shows a certificate of `ca`.
 fn start(address: &str, mutual: bool, script: impl Fn(Connection) + Send + Sync + 'static) -> Server {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder =
-        ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions().unwrap();
-    let builder = if mutual {
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_file(file("ca.pem")).unwrap()).unwrap();
-        let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider).build().unwrap();
-        builder.with_client_cert_verifier(verifier)
-    } else {
-        builder.with_no_client_auth()
-    };
-    let chain = vec![CertificateDer::from_pem_file(file("server.pem")).unwrap()];
-    let key = PrivateKeyDer::from_pem_file(file("server.key.pem")).unwrap();
-    let config = Arc::new(builder.with_single_cert(chain, key).unwrap());
-    let wrap = move |tcp: TcpStream| -> Option<Box<dyn Stream>> {
-        let mut connection = ServerConnection::new(config.clone()).unwrap();
-        let mut tcp = tcp;
-        while connection.is_handshaking() {
-            connection.complete_io(&mut tcp).ok()?;
-        }
-        Some(Box::new(StreamOwned::new(connection, tcp)))
-    };
-    Server::start_with(address, wrap, script)
+    let clients = if mutual { Clients::Of("ca.pem") } else { Clients::All };
+    Secured::new("server", clients).start(address, script)
 }
 
 fn answering(address: &str, mutual: bool) -> Server {
-    start(address, mutual, |c| {
-        c.serve(|connection: &mut Connection, seen: &Seen| {
-            if seen.line.contains("watch=true") {
-                connection.stream();
-                connection.chunk(event("ADDED", &config_map("a")));
-                connection.last_chunk();
-            } else if seen.line.contains('?') {
-                connection
-                    .json(200, r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":[]}"#);
-            } else {
-                connection.json(200, config_map("a"));
-            }
-        });
-    })
+    start(address, mutual, answer)
 }
 
-fn url(host: &str, server: &Server) -> String {
+/// Answers what is asked for: a list without items, a watch with one event, an object.
+pub(super) fn answer(c: Connection) {
+    c.serve(|connection: &mut Connection, seen: &Seen| {
+        if seen.line.contains("watch=true") {
+            connection.stream();
+            connection.chunk(event("ADDED", &config_map("a")));
+            connection.last_chunk();
+        } else if seen.line.contains('?') {
+            connection.json(200, r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":[]}"#);
+        } else {
+            connection.json(200, config_map("a"));
+        }
+    });
+}
+
+pub(super) fn url(host: &str, server: &Server) -> String {
     format!("https://{host}:{}", server.port())
 }
 
-fn trusting(ca: &str) -> TlsOptions {
+pub(super) fn trusting(ca: &str) -> TlsOptions {
     TlsOptions { ca: Some(pem(ca)), ..TlsOptions::default() }
 }
 
-fn with_key(name: &str) -> TlsOptions {
+pub(super) fn with_key(name: &str) -> TlsOptions {
     let client_certificate =
         ClientCertificate { certificate: pem(&format!("{name}.pem")), key: pem(&format!("{name}.key.pem")) };
     TlsOptions { client_certificate: Some(client_certificate), ..trusting("ca.pem") }
 }
 
-fn get(url: &str, tls: TlsOptions) -> listwatch::Result<()> {
+pub(super) fn get(url: &str, tls: TlsOptions) -> listwatch::Result<()> {
     config_maps(&Client::new(config(url).with_tls(tls))?).get("a").map(drop)
 }
 
@@ -92,18 +207,72 @@ fn get(url: &str, tls: TlsOptions) -> listwatch::Result<()> {
 fn every_kind_of_key_is_taken() {
     let server = answering("127.0.0.1:0", true);
     let url = url("127.0.0.1", &server);
-    for name in ["rsa-pkcs1", "rsa-pkcs8", "ec-sec1", "ec-pkcs8", "ed25519"] {
+    let kinds = ["rsa-pkcs1", "rsa-pkcs8", "ec-sec1", "ec-pkcs8", "p384-sec1", "p384-pkcs8", "ed25519"];
+    for name in kinds {
         get(&url, with_key(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
     }
     let error = get(&url, trusting("ca.pem")).unwrap_err();
-    assert!(error.is_io() || error.is_connect(), "{error:?}");
+    assert!(error.is_connect(), "{error:?}");
+    assert!(error.to_string().contains("it wants a client certificate, and we have none"), "{error}");
 }
 
 #[test]
-#[cfg(not(feature = "aws-lc-rs"))]
-fn a_key_on_a_curve_that_is_not_known_is_an_error_of_configuration() {
+fn a_key_on_p521_needs_another_provider() {
+    if cfg!(feature = "aws-lc-rs") {
+        let secured = Secured::new("server", Clients::Named);
+        get(&url("127.0.0.1", &secured.start("127.0.0.1:0", answer)), with_key("p521")).unwrap();
+        assert_eq!(secured.handshakes.lock().unwrap()[0].certificates, [der("p521.pem")]);
+        return;
+    }
     let error = get("https://127.0.0.1:1", with_key("p521")).unwrap_err();
-    assert!(error.is_config() && error.to_string().contains("client certificate"), "{error}");
+    assert!(error.is_config(), "{error:?}");
+    for part in ["p521.key.pem", "p521.pem", "P-521", "`aws-lc-rs`"] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
+}
+
+/// kubectl and the API server take it; rustls's own check of certificate and key does not.
+#[test]
+fn a_certificate_of_version_1_is_shown() {
+    let secured = Secured::new("server", Clients::Named);
+    get(&url("127.0.0.1", &secured.start("127.0.0.1:0", answer)), with_key("v1")).unwrap();
+    assert_eq!(secured.handshakes.lock().unwrap()[0].certificates, [der("v1.pem")]);
+    // It is held to its key all the same.
+    let pair = ClientCertificate { certificate: pem("v1.pem"), key: pem("ec-sec1.key.pem") };
+    let tls = TlsOptions { client_certificate: Some(pair), ..trusting("ca.pem") };
+    assert!(get("https://127.0.0.1:1", tls).unwrap_err().is_config());
+}
+
+#[test]
+fn a_certificate_is_sent_with_those_of_its_issuers() {
+    let secured = Secured::new("server", Clients::Of("ca.pem"));
+    let server = secured.start("127.0.0.1:0", answer);
+    get(&url("127.0.0.1", &server), with_key("chain")).unwrap();
+    assert_eq!(secured.handshakes.lock().unwrap()[0].certificates.len(), 2);
+}
+
+#[test]
+fn a_certificate_and_its_key_may_be_in_one_file() {
+    let server = answering("127.0.0.1:0", true);
+    for (first, second) in [("rsa-pkcs1.pem", "rsa-pkcs1.key.pem"), ("ec-sec1.key.pem", "ec-sec1.pem")] {
+        let both = Pem::Data([text(first), text(second)].concat());
+        let pair = ClientCertificate { certificate: both.clone(), key: both };
+        let tls = TlsOptions { client_certificate: Some(pair), ..trusting("ca.pem") };
+        get(&url("127.0.0.1", &server), tls).unwrap();
+    }
+}
+
+#[test]
+fn a_client_certificate_that_has_expired_is_told_and_shown() {
+    let server = answering("127.0.0.1:0", true);
+    let log = log();
+    let error = get(&url("127.0.0.1", &server), with_key("expired")).unwrap_err();
+    assert!(error.is_connect(), "{error:?}");
+    for part in ["refused our client certificate", "expired.pem", "to 2021-02-03T04:05:06Z"] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
+    let told = log.lines(&["expired.pem: expired at 2021-02-03T04:05:06Z"]);
+    assert!(told.iter().all(|line| line.starts_with("WARN")) && !told.is_empty(), "{told:?}");
 }
 
 #[test]
@@ -113,6 +282,39 @@ fn a_certificate_and_a_key_that_do_not_belong_together_are_an_error_of_configura
         let tls = TlsOptions { client_certificate: Some(pair), ..trusting("ca.pem") };
         let error = get("https://127.0.0.1:1", tls).unwrap_err();
         assert!(error.is_config(), "{error:?}");
+        assert!([certificate, key].iter().all(|name| error.to_string().contains(name)), "{error}");
+    }
+}
+
+#[test]
+fn a_key_that_is_encrypted_is_said_to_be() {
+    let pair = ClientCertificate { certificate: pem("ec-pkcs8.pem"), key: pem("encrypted.key.pem") };
+    let tls = TlsOptions { client_certificate: Some(pair), ..trusting("ca.pem") };
+    let error = get("https://127.0.0.1:1", tls).unwrap_err();
+    assert!(error.is_config() && error.to_string().contains("encrypted.key.pem: is encrypted"), "{error}");
+}
+
+/// Such a panic was found in another client.
+#[test]
+fn issue_ureq_1077_bad_certificates_and_keys_are_errors() {
+    let block = |label: &str, body: &str| format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----\n");
+    let bad = ["", "AAAA", "MAA=", "MIIB", "!!!!", "MIIBszCCAVmgAwIBAgIUJAAAAAAAAAAAAAAA"];
+    let good = |name: &str| String::from_utf8(text(name)).unwrap();
+    for body in bad {
+        let certificate = block("CERTIFICATE", body);
+        let keys = ["PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY"].map(|label| block(label, body));
+        let pairs = keys
+            .map(|key| (good("ec-sec1.pem"), key))
+            .into_iter()
+            .chain([(certificate.clone(), good("ec-sec1.key.pem"))]);
+        for (certificate, key) in pairs {
+            let pair =
+                ClientCertificate { certificate: Pem::Data(certificate.into()), key: Pem::Data(key.into()) };
+            let tls = TlsOptions { client_certificate: Some(pair), ..trusting("ca.pem") };
+            assert!(get("https://127.0.0.1:1", tls).unwrap_err().is_config());
+        }
+        let tls = TlsOptions { ca: Some(Pem::Data(certificate.into())), ..TlsOptions::default() };
+        assert!(get("https://127.0.0.1:1", tls).unwrap_err().is_config());
     }
 }
 
@@ -135,12 +337,36 @@ fn a_bundle_of_authorities_may_hold_other_things() {
         b"# a comment\n-----BEGIN CERTIFICATE-----\nbm90IGEgY2VydGlmaWNhdGU=\n-----END CERTIFICATE-----\n",
         &*text("other-ca.pem"),
         b"\xff\xfe bytes that are no text\n",
+        b"\n\n-----BEGIN CERTIFICATE-----\n!!\n-----END CERTIFICATE-----\n",
+        b"-----BEGIN CERTIFICATE-----\nProc-Type: 4,CLEAR\n\nAAAA\n-----END CERTIFICATE-----\n",
         &text("ec-sec1.key.pem"),
+        &text("p384-sec1.key.pem"),
         &text("ca.pem"),
+        b"-----BEGIN CERTIFICATE-----\nMIIB",
     ]
     .concat();
     let tls = TlsOptions { ca: Some(Pem::Data(bundle)), ..TlsOptions::default() };
     get(&url("127.0.0.1", &server), tls).unwrap();
+}
+
+#[test]
+fn without_an_authority_those_of_the_system_are_trusted() {
+    // The variables are read by a process of its own, which is this one again.
+    if let Ok(url) = std::env::var("TEST_SYSTEM_ROOTS") {
+        return get(&url, TlsOptions::default()).unwrap();
+    }
+    let server = answering("127.0.0.1:0", false);
+    let run = |file: &str| {
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        again.args(["--exact", "tls::without_an_authority_those_of_the_system_are_trusted"]);
+        again.env("TEST_SYSTEM_ROOTS", url("127.0.0.1", &server));
+        again.env("SSL_CERT_FILE", self::file(file)).env("SSL_CERT_DIR", "/nowhere");
+        again.output().unwrap()
+    };
+    let trusting = run("ca.pem");
+    assert!(trusting.status.success(), "{}", String::from_utf8_lossy(&trusting.stdout));
+    assert!(!run("other-ca.pem").status.success());
+    assert_eq!(server.seen.try_iter().count(), 1);
 }
 
 #[test]
@@ -182,22 +408,71 @@ fn a_server_is_known_by_address_or_name() {
 
 #[test]
 fn the_name_of_the_server_can_be_given() {
-    let server = answering("127.0.0.1:0", false);
+    let secured = Secured::new("server", Clients::All);
+    let server = secured.start("127.0.0.1:0", answer);
     let named = |name: &str| TlsOptions { server_name: Some(name.into()), ..trusting("ca.pem") };
     get(&url("127.0.0.1", &server), named("api.example")).unwrap();
+    get(&url("127.0.0.1", &server), trusting("ca.pem")).unwrap();
+    get(&url("localhost", &server), trusting("ca.pem")).unwrap();
+    let names: Vec<_> = secured.handshakes.lock().unwrap().iter().map(|seen| seen.name.clone()).collect();
+    // An address is no name to ask for.
+    assert_eq!(names, [Some("api.example".into()), None, Some("localhost".into())]);
     let error = get(&url("127.0.0.1", &server), named("other.example")).unwrap_err();
-    assert!(error.is_connect() && error.to_string().contains("other.example"), "{error}");
+    assert!(error.is_connect(), "{error:?}");
+    let names =
+        r#"is not for "other.example", but for localhost, api.example, 127.0.0.1, ::1 (tls-server-name"#;
+    assert!(error.to_string().contains(names), "{error}");
     let error = get(&url("127.0.0.1", &server), named("not a name")).unwrap_err();
     assert!(error.to_string().contains("not a name"), "{error}");
 }
 
 #[test]
-fn verifying_can_be_left_out() {
+fn verifying_can_be_left_out_and_each_client_says_so_once() {
     let server = answering("127.0.0.1:0", false);
+    let (url, log) = (url("127.0.0.1", &server), log());
     let tls = TlsOptions { insecure_skip_verify: true, ..TlsOptions::default() };
-    get(&url("127.0.0.1", &server), tls.clone()).unwrap();
+    let api = config_maps(&Client::new(config(&url).with_tls(tls.clone())).unwrap());
+    for _ in 0..3 {
+        api.get("a").unwrap();
+        assert_eq!(api.watch(&WatchParams::default(), &Stop::new()).unwrap().count(), 1);
+    }
+    let told = log.lines(&["NOT verified", &url]);
+    assert!(told.len() == 1 && told[0].starts_with("WARN"), "{told:?}");
     let tls = TlsOptions { server_name: Some("other.example".into()), ..tls };
-    get(&url("127.0.0.1", &server), tls).unwrap();
+    get(&url, tls).unwrap();
+}
+
+#[test]
+fn why_a_certificate_of_a_server_is_not_accepted_is_said_in_plain_words() {
+    let said = [
+        ("expired-server", "expired at 2021-02-03T04:05:06Z; it is 2"),
+        ("future-server", "not valid before 2100-01-01T00:00:00Z; it is 2"),
+        ("ec-sec1", "none for servers"),
+        ("self-signed-ca", "CA:TRUE"),
+        ("other-server", "no authority that we trust, which are those of /"),
+    ];
+    for (certificate, words) in said {
+        let server = Secured::new(certificate, Clients::All).start("127.0.0.1:0", answer);
+        let ca = if certificate == "self-signed-ca" { "self-signed-ca.pem" } else { "ca.pem" };
+        let error = get(&url("127.0.0.1", &server), trusting(ca)).unwrap_err();
+        assert!(error.is_connect() && error.to_string().contains(words), "{certificate}: {error}");
+        assert!(error.to_string().contains(&format!("connect to 127.0.0.1:{}", server.port())), "{error}");
+        assert!(server.seen.is_empty());
+    }
+    let server = Secured::new("self-signed", Clients::All).start("127.0.0.1:0", answer);
+    get(&url("127.0.0.1", &server), trusting("self-signed.pem")).unwrap();
+}
+
+/// A process may have two providers, as the feature `aws-lc-rs` leaves ring in, or none that is the default: rustls then
+/// panics where it is not given one.
+#[test]
+fn no_default_provider_is_needed() {
+    let server = answering("127.0.0.1:0", true);
+    for tls in [with_key("ec-sec1"), TlsOptions { insecure_skip_verify: true, ..with_key("ec-sec1") }] {
+        get(&url("127.0.0.1", &server), tls).unwrap();
+    }
+    // Had rustls been asked to find one, it would be set.
+    assert!(rustls::crypto::CryptoProvider::get_default().is_none());
 }
 
 #[test]
@@ -222,7 +497,7 @@ fn a_server_without_tls_is_told_so() {
         c.send("HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request\n");
     });
     let error = get(&url("127.0.0.1", &server), trusting("ca.pem")).unwrap_err();
-    assert!(error.is_connect() && error.to_string().contains("TLS"), "{error}");
+    assert!(error.is_connect() && error.to_string().contains("no TLS (is it an http:// server?)"), "{error}");
 }
 
 #[test]
@@ -235,9 +510,27 @@ fn a_handshake_without_an_answer_ends_at_its_limit() {
 }
 
 /// Keeps all that is logged in this process.
-struct Log(Mutex<String>);
+pub(super) struct Log(Mutex<String>);
 
-static LOG: Log = Log(Mutex::new(String::new()));
+/// From the first call on.
+pub(super) fn log() -> &'static Log {
+    static LOG: Log = Log(Mutex::new(String::new()));
+    static START: std::sync::Once = std::sync::Once::new();
+    START.call_once(|| {
+        log::set_logger(&LOG).unwrap();
+        log::set_max_level(log::LevelFilter::Trace);
+    });
+    &LOG
+}
+
+impl Log {
+    /// The lines that hold all of these; other tests of the process write others.
+    pub(super) fn lines(&self, parts: &[&str]) -> Vec<String> {
+        let log = self.0.lock().unwrap();
+        let lines = log.lines().filter(|line| parts.iter().all(|part| line.contains(part)));
+        lines.map(Into::into).collect()
+    }
+}
 
 impl log::Log for Log {
     fn enabled(&self, _: &log::Metadata<'_>) -> bool {
@@ -255,8 +548,7 @@ impl log::Log for Log {
 
 #[test]
 fn no_secret_is_ever_shown() {
-    log::set_logger(&LOG).unwrap();
-    log::set_max_level(log::LevelFilter::Trace);
+    let log = log();
     let server = start("127.0.0.1:0", true, |c| {
         c.serve(|c, seen| {
             let code = if seen.line.contains("refused") { 401 } else { 200 };
@@ -280,7 +572,7 @@ fn no_secret_is_ever_shown() {
     }
     let sent: Vec<_> = server.seen.try_iter().map(|seen| seen.header("authorization").to_owned()).collect();
     assert!(sent.contains(&format!("Bearer {token}")), "{sent:?}");
-    shown += &LOG.0.lock().unwrap();
+    shown += &log.0.lock().unwrap();
     assert!(
         shown.contains("listwatch::http") && shown.contains("TRACE") && shown.contains("ureq::run"),
         "{shown}"

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::{LONG, create, eventually, server};
 
-fn whoami(client: &Client) -> listwatch::Result<String> {
+pub(crate) fn whoami(client: &Client) -> listwatch::Result<String> {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let request = RawRequest::new(Method::Post, "/apis/authentication.k8s.io/v1/selfsubjectreviews");
     let answer: serde_json::Value = client.request(&request.json(&review)?)?;
