@@ -207,6 +207,21 @@ impl Http {
         }
     }
 
+    /// What a GET of this path says beside its first line, and that line's address.
+    #[cfg(test)]
+    pub(crate) fn would_send(&self, path: &str) -> Result<(String, Vec<(String, Vec<u8>)>)> {
+        let request = RawRequest::new(Method::Get, path);
+        let Prepared::Bare(request) = self.prepare(&self.calls, &request, Limits::Total(LONGEST_TIME))?
+        else {
+            return Err(Error::invalid("a GET without a body"));
+        };
+        let headers =
+            request.headers().iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
+        let authorization = self.config.credentials().identity(self.config.clock())?.authorization;
+        let authorization = authorization.map(|value| ("authorization".into(), value.expose().into()));
+        Ok((request.uri().to_string(), headers.chain(authorization).collect()))
+    }
+
     fn prepare(&self, agent: &ureq::Agent, request: &RawRequest, limits: Limits) -> Result<Prepared> {
         // Without it the path would become part of the server's name, and the credentials would go to another.
         if !request.path.starts_with('/') {
