@@ -137,6 +137,14 @@ impl Config {
     /// Several files are merged: the first that holds a name wins, with its whole entry. Relative paths are relative
     /// to the file that holds the entry. Every entry must be well-formed, also one that is not used.
     ///
+    /// Refused, where kubectl silently does something else than was written:
+    /// - a server without a scheme, with credentials or an authority (client-go speaks http to it, and drops them);
+    /// - a context whose cluster is not there (client-go may go on as the service account of the cluster it runs in);
+    /// - anything behind the first YAML document (it is never read).
+    ///
+    /// Nor are host names taken that are not ASCII. For all else the verdict is that of client-go's `clientcmd`: 500
+    /// recorded cases are in the crate's tests.
+    ///
     /// # Errors
     /// A file cannot be read or is not a kubeconfig, the context asked for does not exist, the files hold no
     /// configuration at all, or it cannot be used: the error names the file, the entry and the field.

@@ -138,6 +138,23 @@ impl Http {
         Sending { http: self, request, limits, until, stop, alone, identity: None, agents: None }
     }
 
+    /// The address that a GET of this path goes to, and its headers. Of credentials that have to be asked for none.
+    #[cfg(test)]
+    pub(crate) fn would_send(&self, path: &str) -> Result<(String, Vec<(String, Vec<u8>)>)> {
+        let (request, limits) = (RawRequest::new(Method::Get, path), Limits::Total(LONGEST_TIME));
+        let agents = self.current.agents(&self.config, None)?;
+        let Prepared::Bare(request) = self.prepare(&agents.calls, &request, limits, false)? else {
+            return Err(Error::invalid("a GET without a body"));
+        };
+        let headers =
+            request.headers().iter().map(|(name, value)| (name.to_string(), value.as_bytes().into()));
+        let clock = self.config.clock();
+        let identity = self.config.credentials().identity(clock, clock.now(), &Stop::new());
+        let authorization =
+            identity?.authorization.map(|value| ("authorization".into(), value.expose().into()));
+        Ok((request.uri().to_string(), headers.chain(authorization).collect()))
+    }
+
     fn prepare(
         &self,
         agent: &ureq::Agent,

@@ -37,6 +37,14 @@ pub(super) struct Cluster {
     pub(super) place: String,
 }
 
+impl Cluster {
+    pub(super) fn has_tls_settings(&self) -> bool {
+        !self.certificate_authority.is_empty()
+            || !self.certificate_authority_data.is_empty()
+            || !self.tls_server_name.is_empty()
+    }
+}
+
 #[derive(Clone, Default)]
 pub(super) struct User {
     pub(super) client_certificate: String,
@@ -55,6 +63,16 @@ pub(super) struct User {
     pub(super) exec: Option<Exec>,
     /// The file and entry, for messages.
     pub(super) place: String,
+}
+
+impl User {
+    pub(super) fn has_credentials(&self) -> bool {
+        let fields = [&self.token, &self.token_file, &self.username, &self.client_certificate];
+        fields.iter().any(|field| !field.is_empty())
+            || !self.client_certificate_data.is_empty()
+            || self.exec.is_some()
+            || self.auth_provider.is_some()
+    }
 }
 
 #[derive(Clone, Default)]

@@ -1,6 +1,8 @@
 //! Kubeconfig files: found, merged and resolved as client-go's `clientcmd` does it.
 
 mod file;
+#[cfg(all(test, feature = "tls"))]
+mod verdicts;
 pub(super) mod yaml;
 
 use std::io;
@@ -186,7 +188,9 @@ fn resolve(file: &File, options: &KubeconfigOptions, name: &str) -> Result<Optio
     {
         (Some(cluster), _) => cluster.clone(),
         (None, Some(name)) => return Err(missing("cluster", name)),
-        (None, None) => return Ok(None),
+        (None, None) if context.cluster.is_empty() => return Ok(None),
+        // client-go takes this for no configuration, and goes on as the service account of the cluster it is in.
+        (None, None) => return Err(missing("cluster", &context.cluster)),
     };
     check_cluster(&cluster)?;
 
@@ -304,6 +308,14 @@ impl Resolved {
         }
         config = config.with_compression(!cluster.disable_compression);
         if !tls {
+            // client-go drops them without a word, and acts as anybody.
+            if !cluster.server.contains("://") && (user.has_credentials() || cluster.has_tls_settings()) {
+                return Err(Error::config(format!(
+                    "{}: server has no scheme, so that it would be http and all credentials be left out: \
+                     write https:// or http:// before it",
+                    cluster.place
+                )));
+            }
             return Ok(config);
         }
         let ca = pem(&cluster.certificate_authority, &cluster.certificate_authority_data);

@@ -1,5 +1,6 @@
-//! YAML as client-go reads it (go-yaml v2, then JSON): the scalars of YAML 1.1, the last of a repeated key wins, only
-//! the first document counts. The syntax is granit-parser's; what scalars mean is decided here.
+//! YAML as client-go reads it (go-yaml v2, then JSON): the scalars of YAML 1.1, the last of a repeated key wins. Where
+//! it would silently leave the rest of a file unread, that is an error. The syntax is granit-parser's; what scalars mean
+//! is decided here.
 
 use std::collections::HashMap;
 
@@ -15,8 +16,8 @@ const MAX_COPIED: usize = 16 << 20;
 
 const TAG_PREFIX: &str = "tag:yaml.org,2002:";
 
-/// Reads the first document as JSON; nothing at all is null. The error says what is wrong and in which line, never what
-/// is written there.
+/// Reads the only document as JSON; nothing at all is null. The error says what is wrong and in which line, never what is
+/// written there.
 pub(in crate::config) fn parse(bytes: &[u8]) -> Result<Value, String> {
     let text = decode(bytes)?;
     let options = granit_parser::options! {
@@ -31,7 +32,13 @@ pub(in crate::config) fn parse(bytes: &[u8]) -> Result<Value, String> {
         let (event, span) =
             event.map_err(|error| format!("line {}: {}", error.marker().line(), error.kind()))?;
         if value.is_some() {
-            break; // only the first document is read, but what ends it must be sound
+            match event {
+                Event::DocumentStart(..) | Event::DocumentEnd | Event::StreamEnd => continue,
+                Event::Scalar(text, ScalarStyle::Plain, 0, None) if text.is_empty() => continue,
+                _ => {
+                    return Err(format!("line {}: nothing may follow the first document", span.start.line()));
+                }
+            }
         }
         value = builder.take(event).map_err(|why| format!("line {}: {why}", span.start.line()))?;
     }
