@@ -195,10 +195,9 @@ impl Scene {
         let before = self.watches();
         self.change(&format!("{step}-before"));
         assert_eq!(self.watches(), before, "{step}: the watch went on");
-        {
-            let end = self.server.inject(Fault::new(Effect::EndAfter(0)).watches().once());
-            assert!(end.wait_for_hit(SOON), "{step}");
-        }
+        // It is met when it is taken, and has its effect while it is kept.
+        let end = self.server.inject(Fault::new(Effect::EndAfter(0)).watches().once());
+        assert!(end.wait_for_hit(SOON), "{step}");
         self.change(&format!("{step}-after"));
         assert_eq!(self.watches(), before + 1, "{step}: opened anew once");
         self.load.go_on();
