@@ -12,8 +12,16 @@ use crate::http::Http;
 /// Where we refuse, or read, what client-go does not, and why. At most 25. The docs of
 /// [`KubeconfigOptions`] say the first kind.
 const DEVIATIONS: &[(&str, &str)] = &[
+    (
+        "authprovider-oidc",
+        "refused: auth providers are compiled into kubectl; an exec plugin does it for others",
+    ),
+    ("certs-ca-empty-file", AT_ONCE),
+    ("certs-cert-junk-files", AT_ONCE),
+    ("certs-cert-key-mismatch-files", AT_ONCE),
     ("nulls-clusters", NO_CLUSTER),
     ("refs-both-dangling", NO_CLUSTER),
+    ("proxy-port-too-big", AT_ONCE),
     ("root-only-tabs", "a file of nothing but white space is an empty one"),
     ("server-ip-port", NO_SCHEME),
     ("server-unicode-host", "ureq takes ASCII only: the name is to be written in punycode"),
@@ -27,6 +35,7 @@ const DEVIATIONS: &[(&str, &str)] = &[
 ];
 const NO_CLUSTER: &str =
     "refused: the context's cluster is not there, and client-go goes on in-cluster, as a service account";
+const AT_ONCE: &str = "refused when the client is made; client-go's fails at each connection";
 const NO_SCHEME: &str = "refused: the server has no scheme, and client-go drops all credentials and trust";
 const UNREAD: &str = "refused: client-go leaves what follows unread";
 

@@ -34,7 +34,7 @@ pub(in crate::config) fn parse(bytes: &[u8]) -> Result<Value, String> {
         if value.is_some() {
             match event {
                 Event::DocumentStart(..) | Event::DocumentEnd | Event::StreamEnd => continue,
-                Event::Scalar(text, ScalarStyle::Plain, 0, None) if text.is_empty() => continue,
+                Event::Scalar(text, ScalarStyle::Plain, 0, None) if text == "~" => continue, // nothing
                 _ => {
                     return Err(format!("line {}: nothing may follow the first document", span.start.line()));
                 }
@@ -381,9 +381,13 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_document_is_read() {
-        reads("a: 1\n---\nb: 2", json!({"a": 1}));
-        reads("a: 1\n...\n\"junk", json!({"a": 1}));
+    fn what_follows_the_first_document_is_refused_unless_it_is_empty() {
+        reads("a: 1\n---\n", json!({"a": 1}));
+        reads("a: 1\n...\n# nothing\n", json!({"a": 1}));
+        refuses("a: 1\n---\nb: 2", "line 3: nothing may follow the first document");
+        refuses("---\n---\nb: 2", "line 3: nothing may follow the first document");
+        refuses("a: 1\n---\n[]", "line 3: nothing may follow");
+        refuses("a: 1\n...\n\"junk", "line 3");
         refuses("{a: 1}\n}", "line 2: misplaced bracket");
         refuses("a: 1\n%b: 2", "line 2");
         reads("", Value::Null);
