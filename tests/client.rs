@@ -52,6 +52,8 @@ mod subresources;
 #[cfg(feature = "tls")]
 #[path = "client/tls.rs"]
 mod tls;
+#[path = "support/trace.rs"]
+mod trace;
 #[path = "client/turns.rs"]
 mod turns;
 #[path = "client/verbs.rs"]

@@ -6,6 +6,9 @@
 #![cfg(feature = "tls")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
+#[path = "support/trace.rs"]
+mod trace;
+
 use std::io::{self, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -141,6 +144,7 @@ fn all_kinds(test: impl Fn(Proxy)) {
 fn servers() -> [ApiServer; 2] {
     let pki = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/client/pki");
     let chain = ["server.pem", "ca.pem"].map(|name| std::fs::read(pki.join(name)).unwrap()).concat();
+    trace::start();
     let tls = ApiServer::builder().tls(Pem::Data(chain), Pem::File(pki.join("server.key.pem")));
     [ApiServer::start().unwrap(), tls.start().unwrap()]
 }

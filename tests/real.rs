@@ -15,6 +15,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests are outside of what clippy.toml lets off
 
 #[macro_use]
+#[path = "support/trace.rs"]
+mod trace;
 #[path = "scenarios/table.rs"]
 mod table;
 

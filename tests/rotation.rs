@@ -8,6 +8,9 @@
 #![cfg(feature = "tls")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "support/trace.rs"]
+mod trace;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -44,6 +47,7 @@ struct Files(PathBuf);
 
 impl Files {
     fn new(name: &str) -> Self {
+        trace::start();
         let files =
             Self(std::env::temp_dir().join(format!("listwatch-rotation-{name}-{}", std::process::id())));
         fs::create_dir_all(&files.0).unwrap();
@@ -224,11 +228,12 @@ fn rotate(name: &str, looks: bool) {
     let set_both =
         |name: &str, text: &[u8]| [&files, &own_files].iter().for_each(|files| files.set(name, text));
     set_both("ca.crt", &text(&["ca.pem"]));
-    set_both("token", b"one");
+    set_both("token", b"s3cret-one");
     [&files, &own_files].iter().for_each(|files| files.set_pair("ec-sec1"));
     let chain = |server: &str, ca: &str| Pem::Data(text(&[&format!("{server}.pem"), &format!("{ca}.pem")]));
     let key = |server: &str| Pem::File(pki(&format!("{server}.key.pem")));
-    let server = ApiServer::builder().tls(chain("server", "ca"), key("server")).token("one").start().unwrap();
+    let server =
+        ApiServer::builder().tls(chain("server", "ca"), key("server")).token("s3cret-one").start().unwrap();
 
     let (clock, stop) = (Clock::manual(), Stop::new());
     let client = Client::new(files.config(&server).with_clock(clock.clone())).unwrap();
@@ -258,9 +263,9 @@ fn rotate(name: &str, looks: bool) {
     };
 
     // The server has one token only.
-    scene.files.set("token", "two");
-    scene.own_files.set("token", "two");
-    scene.server.set_token("two");
+    scene.files.set("token", "s3cret-two");
+    scene.own_files.set("token", "s3cret-two");
+    scene.server.set_token("s3cret-two");
     due(&scene);
     scene.check("token");
 

@@ -142,7 +142,7 @@ impl Config {
     /// - a context whose cluster is not there (client-go may go on as the service account of the cluster it runs in);
     /// - anything behind the first YAML document (it is never read).
     ///
-    /// Nor are host names taken that are not ASCII. For all else the verdict is that of client-go's `clientcmd`: 500
+    /// Nor are host names taken that are not ASCII, nor `auth-provider`, which is compiled into kubectl. For all else the verdict is that of client-go's `clientcmd`: 500
     /// recorded cases are in the crate's tests.
     ///
     /// # Errors

@@ -36,7 +36,7 @@ fn api(server: &Server, credentials: &Credentials) -> Api<ConfigMap> {
     config_maps(&Client::new(config(&server.url()).with_credentials(credentials.clone())).unwrap())
 }
 
-/// Gives `token-1`, `token-2`, …
+/// Gives `s3cret-1`, `s3cret-2`, …
 #[derive(Clone, Default)]
 struct Counted(Arc<AtomicUsize>);
 
@@ -49,13 +49,13 @@ impl Counted {
 impl CredentialSource for Counted {
     fn credential(&self, _: &Stop) -> Result<Credential, Box<dyn Error + Send + Sync>> {
         let call = self.0.fetch_add(1, Ordering::SeqCst) + 1;
-        Ok(Credential::token(&format!("token-{call}"))?)
+        Ok(Credential::token(&format!("s3cret-{call}"))?)
     }
 }
 
 #[test]
 fn a_credential_that_was_refused_is_asked_for_anew_and_the_request_sent_once_more() {
-    let server = taking(|token| !matches!(token, "Bearer token-1" | "Bearer token-3"), 1);
+    let server = taking(|token| !matches!(token, "Bearer s3cret-1" | "Bearer s3cret-3"), 1);
     type Call = fn(&Api<ConfigMap>) -> Result<()>;
     let calls: [Call; 4] = [
         |api| api.get("a").map(drop),
@@ -71,7 +71,7 @@ fn a_credential_that_was_refused_is_asked_for_anew_and_the_request_sent_once_mor
         assert_eq!(source.calls(), 2);
         let sent: Vec<_> =
             server.seen.try_iter().map(|seen| seen.header("authorization").to_owned()).collect();
-        assert_eq!(sent, ["Bearer token-1", "Bearer token-2", "Bearer token-2"]);
+        assert_eq!(sent, ["Bearer s3cret-1", "Bearer s3cret-2", "Bearer s3cret-2"]);
     }
 }
 
@@ -87,7 +87,7 @@ fn a_credential_that_stays_bad_is_asked_for_once_more_and_the_refusal_told() {
 #[test]
 fn many_requests_that_are_refused_at_once_ask_for_one_new_credential() {
     const MANY: usize = 6;
-    let server = taking(|token| token != "Bearer token-1", MANY);
+    let server = taking(|token| token != "Bearer s3cret-1", MANY);
     let source = Counted::default();
     let api = api(&server, &Credentials::source(source.clone()));
     thread::scope(|scope| {
@@ -204,14 +204,14 @@ mod kubeconfig {
     /// Prints a token; `more` is more of the status.
     fn print(more: &str) -> String {
         let head = r#"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1""#;
-        format!(r#"echo '{head},"status":{{"token":"token-'$N'"{more}}}}}'"#)
+        format!(r#"echo '{head},"status":{{"token":"s3cret-'$N'"{more}}}}}'"#)
     }
 
     #[test]
     fn an_exec_plugin_is_run_once_for_all_and_once_more_after_a_refusal() {
         const MANY: usize = 4;
         let dir = Dir::new("refused");
-        let server = taking(|token| token == "Bearer token-2", MANY);
+        let server = taking(|token| token == "Bearer s3cret-2", MANY);
         let api = api(&server, &plugin(&dir, &print("")));
         thread::scope(|scope| {
             let calls = [(); MANY].map(|()| scope.spawn(|| api.get("a").map(drop)));
@@ -236,7 +236,7 @@ mod kubeconfig {
         for (passed, run) in [(0, 1), (58, 1), (2, 2)] {
             clock.advance(Duration::from_secs(passed));
             api.get("a").unwrap();
-            assert_eq!(server.next().header("authorization"), format!("Bearer token-{run}"));
+            assert_eq!(server.next().header("authorization"), format!("Bearer s3cret-{run}"));
         }
     }
 
@@ -293,13 +293,13 @@ mod kubeconfig {
         }
 
         let dir = Dir::new("mounted");
-        let server = taking(|token| token == "Bearer two", 1);
+        let server = taking(|token| token == "Bearer s3cret-two", 1);
         let write = |user: &Value| fs::write(dir.0.join("config"), kubeconfig(user)).unwrap();
-        write(&json!({"token": "one"}));
+        write(&json!({"token": "s3cret-one"}));
         let options = KubeconfigOptions::new().with_path(dir.0.join("config"));
         let api = api(&server, &Credentials::source(Mounted(options)));
         assert!(api.get("a").unwrap_err().is_unauthorized());
-        write(&json!({"token": "two"}));
+        write(&json!({"token": "s3cret-two"}));
         api.get("a").unwrap();
     }
 }

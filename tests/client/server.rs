@@ -170,6 +170,7 @@ impl Server {
         wrap: impl Fn(TcpStream) -> Option<Box<dyn Stream>> + Send + Sync + 'static,
         script: impl Fn(Connection) + Send + Sync + 'static,
     ) -> Self {
+        crate::trace::start();
         let listener = TcpListener::bind(address).unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, seen) = unbounded();

@@ -517,6 +517,9 @@ pub(super) fn log() -> &'static Log {
     static LOG: Log = Log(Mutex::new(String::new()));
     static START: std::sync::Once = std::sync::Once::new();
     START.call_once(|| {
+        if crate::trace::is_on() {
+            return; // everything is looked through then
+        }
         log::set_logger(&LOG).unwrap();
         log::set_max_level(log::LevelFilter::Trace);
     });

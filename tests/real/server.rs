@@ -66,6 +66,7 @@ impl Drop for Alone {
 
 fn server() -> Option<&'static Server> {
     static SERVER: OnceLock<Option<Server>> = OnceLock::new();
+    crate::trace::start();
     SERVER.get_or_init(Server::start).as_ref()
 }
 

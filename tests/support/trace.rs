@@ -1,0 +1,31 @@
+//! Everything that is logged, at trace level, on standard error, where `LISTWATCH_TRACE` is set: `.ci/run secrets` runs
+//! tests so, and looks for their secrets in it.
+
+use std::io::{self, Write as _};
+
+struct Trace;
+
+impl log::Log for Trace {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        // Not through eprintln!, which is captured.
+        let line = format!("{} {} {}\n", record.level(), record.target(), record.args());
+        let _ = io::stderr().write_all(line.as_bytes());
+    }
+
+    fn flush(&self) {}
+}
+
+/// To be called before anything of a test is logged; may be called often.
+pub(crate) fn start() {
+    if is_on() && log::set_logger(&Trace).is_ok() {
+        log::set_max_level(log::LevelFilter::Trace);
+    }
+}
+
+pub(crate) fn is_on() -> bool {
+    std::env::var_os("LISTWATCH_TRACE").is_some()
+}
