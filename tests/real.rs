@@ -15,8 +15,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests are outside of what clippy.toml lets off
 
 #[macro_use]
-#[path = "support/trace.rs"]
-mod trace;
 #[path = "scenarios/table.rs"]
 mod table;
 
@@ -36,6 +34,8 @@ mod outage;
 mod scenarios;
 #[path = "real/server.rs"]
 mod server;
+#[path = "support/trace.rs"]
+mod trace;
 #[path = "real/verbs.rs"]
 mod verbs;
 #[path = "real/watch.rs"]

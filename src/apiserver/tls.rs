@@ -35,9 +35,9 @@ pub(super) struct Tls {
 impl Tls {
     pub(super) fn new(files: &Files, client_authority: Option<&Pem>) -> Result<Self> {
         let chain = certificates(&files.chain)?;
-        let key = PrivateKeyDer::from_pem_slice(&files.key.read()?).map_err(|e| {
+        // Without the cause, which may quote the whole key.
+        let key = PrivateKeyDer::from_pem_slice(&files.key.read()?).map_err(|_| {
             Error::config(format!("{:?} holds no private key in PKCS#1, PKCS#8 or SEC1 form", files.key))
-                .with_source(e)
         })?;
         let authority = chain.last().map(|last| pem(last)).unwrap_or_default();
         let provider = Arc::new(tls_provider());

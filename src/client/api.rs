@@ -286,7 +286,7 @@ impl<K: Resource> Api<K> {
     /// # Errors
     /// If the server refuses, or the connection fails.
     pub fn watch(&self, params: &WatchParams, stop: &Stop) -> Result<Watch<K>> {
-        self.client.patiently(stop, |_| self.watch_once(params, stop))
+        self.client.patiently(stop, |left| self.with_timeout(left).watch_once(params, stop))
     }
 
     /// The same, refusals being errors at once: for who has a patience of his own.

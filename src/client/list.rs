@@ -31,7 +31,7 @@ impl<K: Resource> Api<K> {
     ) -> Result<ListMeta> {
         let client = self.client();
         self.list_from(params, sink, |list| {
-            client.patiently(stop, |_| client.stream(list, params.silence, stop))
+            client.patiently(stop, |left| client.stream(list, Some(left), params.silence, stop))
         })
     }
 
@@ -42,7 +42,7 @@ impl<K: Resource> Api<K> {
         stop: &Stop,
         sink: impl FnMut(Result<K>) -> Result<()>,
     ) -> Result<ListMeta> {
-        self.list_from(params, sink, |list| self.client().stream(list, params.silence, stop))
+        self.list_from(params, sink, |list| self.client().stream(list, None, params.silence, stop))
     }
 
     /// The version of the latest state. Asked for on a connection of its own, as who asks does not trust those there

@@ -147,9 +147,9 @@ impl<K: Resource> Api<K> {
     pub fn logs(&self, name: &str, params: &LogParams, stop: &Stop) -> Result<LogLines> {
         let client = self.client();
         let open = |request: RawRequest| {
-            client.patiently(stop, |_| match params.follow {
+            client.patiently(stop, |left| match params.follow {
                 true => client.follow(&request, stop),
-                false => client.stream_alone(&request, client.timeout(), stop),
+                false => client.with_timeout(left).stream_alone(&request, client.timeout(), stop),
             })
         };
         let answer =

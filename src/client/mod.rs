@@ -49,14 +49,15 @@ const LARGEST_REFUSAL: usize = 1 << 20;
 /// A call blocks its thread for at most [`timeout`](Config::timeout), 30 s by default, its answer read to the end;
 /// lists and watches, which may be long, have limits of silence instead. Within that time a request is sent again, up
 /// to ten times, where the server refuses it for now and says for how long (429, or 5xx with `Retry-After`), and once
-/// where the connection of a GET broke before any answer, or where a token file is read again after a 401. A client
-/// made by [`with_stop`](Self::with_stop) ends all its calls within a moment once stopped.
+/// where the connection of a GET broke before any answer, or where certificates or credentials are read or asked for anew
+/// after a 401 or a handshake that a certificate failed. A client made by [`with_stop`](Self::with_stop) ends all its calls within a moment once stopped.
 ///
 /// What the server warns of (deprecated APIs, unknown fields) is logged once for each text, at level `warn`, or told to a
 /// [hook](Self::with_warnings).
 ///
-/// It has no threads, but that each name lookup runs on one (`lw-dns`): the system cannot end a lookup, so the
-/// thread may outlive the call that gave up on it, until the system does.
+/// It has no threads but for the time of a call: lists, watches and logs are asked for on one (`lw-send`), a source of
+/// credentials on another (`lw-credential`, and `lw-plugin` for what a plugin prints). Each name lookup runs on one
+/// (`lw-dns`): the system cannot end a lookup, so the thread may outlive the call that gave up on it, until the system does.
 #[derive(Clone, Debug)]
 pub struct Client {
     http: Arc<Http>,
@@ -69,7 +70,7 @@ impl Client {
     /// A client for this server. Opens no connection yet.
     ///
     /// # Errors
-    /// If certificates or keys cannot be read or used.
+    /// If certificates or keys cannot be read or used, or the proxy, which is set or the environment's.
     pub fn new(config: Config) -> Result<Self> {
         let timeout = config.timeout();
         Ok(Self { http: Arc::new(Http::new(config)?), timeout, stop: Stop::new(), warnings: Arc::default() })
@@ -157,11 +158,12 @@ impl Client {
     pub(crate) fn stream(
         &self,
         request: &RawRequest,
+        head: Option<Duration>,
         silence: Option<Duration>,
         stop: &Stop,
     ) -> Result<Response> {
         let silence = silence.unwrap_or(self.timeout);
-        let limits = Limits::Stream { head: silence, silence };
+        let limits = Limits::Stream { head: head.map_or(silence, |head| head.min(silence)), silence };
         self.http.send(request, limits, stop).and_then(|answer| self.accept(answer))
     }
 

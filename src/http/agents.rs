@@ -95,15 +95,16 @@ impl Current {
         let now = config.clock().now();
         let mut state = {
             let mut state = self.lock();
-            if same(state.certificate.as_ref(), certificate.as_ref()) {
-                if state.due.is_none_or(|due| now < due) {
-                    return Ok(state.agents.clone());
-                }
+            let is_same = |state: &State| same(state.certificate.as_ref(), certificate.as_ref());
+            if is_same(&state) && state.due.is_some_and(|due| now >= due) {
                 // The others go on with what there is.
                 state.due = Some(now + LOOK);
                 drop(state);
                 self.look(config);
-                return Ok(self.lock().agents.clone());
+                state = self.lock();
+            }
+            if is_same(&state) {
+                return Ok(state.agents.clone());
             }
             state.clone()
         };
@@ -237,6 +238,19 @@ mod tests {
         let error = current.agents(&config, pair("gone")).unwrap_err();
         assert!(error.is_config() && error.to_string().contains("gone.pem"), "{error}");
         assert!(!Arc::ptr_eq(&with_first, &current.agents(&config, first).unwrap()));
+    }
+
+    /// What ureq would do by itself.
+    #[test]
+    fn no_proxy_of_ureq_no_redirect_and_no_old_connection_is_used() {
+        let config = Config::new("http://127.0.0.1:1").unwrap();
+        let agents = Agents::new(&config, &Tls::none(), None);
+        for agent in [&agents.calls, &agents.watches] {
+            let config = agent.config();
+            assert!(config.proxy().is_none());
+            assert_eq!((config.max_redirects(), config.max_idle_age()), (0, IDLE_TIME));
+        }
+        assert_eq!(agents.watches.config().max_idle_connections(), 0);
     }
 
     #[test]

@@ -140,6 +140,7 @@ impl Http {
 
     /// The address that a GET of this path goes to, and its headers. Of credentials that have to be asked for none.
     #[cfg(test)]
+    #[allow(clippy::type_complexity)]
     pub(crate) fn would_send(&self, path: &str) -> Result<(String, Vec<(String, Vec<u8>)>)> {
         let (request, limits) = (RawRequest::new(Method::Get, path), Limits::Total(LONGEST_TIME));
         let agents = self.current.agents(&self.config, None)?;
@@ -224,7 +225,9 @@ impl Sending<'_> {
             }
         }
         if let Err(e) = &answer {
-            if tls::is_refusal(e) && self.renew() {
+            // A certificate that came with the credentials, and cannot be used or is not accepted, is asked for anew.
+            let asked = (e.is_config() || tls::is_refusal_of_ours(e)) && self.refresh_certificate();
+            if asked | (tls::is_refusal(e) && self.renew()) {
                 debug!(target: "listwatch::http", "{path}: {e}; tried again with other certificates");
                 answer = self.once();
             }
@@ -248,6 +251,12 @@ impl Sending<'_> {
         }
     }
 
+    /// Whether there may be another certificate of the credentials than that of the last attempt.
+    fn refresh_certificate(&self) -> bool {
+        let used = self.identity.as_ref().filter(|used| used.certificate.is_some());
+        used.is_some_and(|used| self.http.config.credentials().refresh(used))
+    }
+
     /// Whether there are now other certificates than those of the last attempt.
     fn renew(&self) -> bool {
         self.agents.as_ref().is_some_and(|used| self.http.current.renew(&self.http.config, used))
@@ -267,7 +276,7 @@ impl Sending<'_> {
             Ok((head, reader)) => {
                 if let (Limits::Stream { head: limit, .. }, false) = (limits, head.status.is_success()) {
                     // A refusal is no stream, and has no right to its silence.
-                    running.call.set_silence(Some(limit));
+                    running.call.set_silence(Some(limit.min(self.http.config.timeout())));
                 }
                 Ok(Response { head, body: Body { reader, running } })
             }
@@ -278,10 +287,9 @@ impl Sending<'_> {
     /// Up to the head of the answer.
     fn ask(&mut self, limits: Limits) -> Result<(Answered, Running)> {
         let (http, clock) = (self.http, self.http.config.clock());
-        let (Limits::Total(first) | Limits::Stream { head: first, .. }) = limits;
-        let (until, asked) = (limits.until(clock), clock.deadline(first));
+        let asked = clock.deadline(limits.head());
         let identity = self.identity.insert(http.config.credentials().identity(clock, asked, self.stop)?);
-        let limits = limits.left(clock, until);
+        let limits = limits.with_head(asked.saturating_duration_since(clock.now()));
         let agents = self.agents.insert(http.current.agents(&http.config, identity.certificate.clone())?);
         let agent = if self.alone { &agents.watches } else { &agents.calls };
         let request = http.prepare(agent, self.request, limits, self.alone)?;
@@ -333,6 +341,19 @@ impl Limits {
         match self {
             Self::Total(total) => Some(clock.deadline(total)),
             Self::Stream { .. } => None,
+        }
+    }
+
+    /// Until the head of the answer, or until all of it.
+    fn head(self) -> Duration {
+        let (Self::Total(time) | Self::Stream { head: time, .. }) = self;
+        time
+    }
+
+    fn with_head(self, head: Duration) -> Self {
+        match self {
+            Self::Total(_) => Self::Total(head),
+            Self::Stream { silence, .. } => Self::Stream { head, silence },
         }
     }
 

@@ -44,6 +44,10 @@ pub(super) fn is_refusal(_: &Error) -> bool {
     false
 }
 
+pub(super) fn is_refusal_of_ours(_: &Error) -> bool {
+    false
+}
+
 /// There is none.
 pub(super) enum Session {}
 

@@ -25,10 +25,7 @@ impl Turns {
     /// Waits for the turn of a request, and returns what is left of its limits.
     pub(super) fn wait(&self, limits: Limits, clock: &Clock, stop: &Stop) -> Result<Limits> {
         let Some(bucket) = &self.0 else { return Ok(limits) };
-        let left = match limits {
-            Limits::Total(total) => total,
-            Limits::Stream { head, .. } => head,
-        };
+        let left = limits.head();
         let wait = {
             let mut bucket = bucket.lock().unwrap_or_else(PoisonError::into_inner);
             let mut taken = bucket.clone();
@@ -45,9 +42,6 @@ impl Turns {
         if !wait.is_zero() && clock.sleep(wait, stop) {
             return Err(Error::stopped());
         }
-        Ok(match limits {
-            Limits::Total(total) => Limits::Total(total - wait),
-            Limits::Stream { head, silence } => Limits::Stream { head: head - wait, silence },
-        })
+        Ok(limits.with_head(left - wait))
     }
 }

@@ -1,5 +1,6 @@
 //! Certificates and keys in files that change while the client lives.
 
+use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,9 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
-use listwatch::config::{ClientCertificate, Pem, TlsOptions};
+use listwatch::config::{ClientCertificate, Credential, CredentialSource, Pem, TlsOptions};
 use listwatch::types::ConfigMap;
-use listwatch::{Api, Client, Clock, PostParams, Stop, WatchEvent, WatchParams};
+use listwatch::{Api, Client, Clock, Credentials, PostParams, Stop, WatchEvent, WatchParams};
 use rustls::version::{TLS12, TLS13};
 
 use super::server::{Connection, Server};
@@ -334,4 +335,36 @@ fn all_who_are_refused_at_the_same_time_come_through() {
         threads.into_iter().for_each(|thread| drop(thread.join().unwrap()));
     });
     assert_eq!(server.seen.try_iter().count(), 8);
+}
+
+/// Gives these pairs of certificate and key, one after the other.
+struct Pairs(std::sync::Mutex<Vec<[&'static str; 2]>>);
+
+impl CredentialSource for Pairs {
+    fn credential(&self, _: &Stop) -> Result<Credential, Box<dyn Error + Send + Sync>> {
+        let [certificate, key] = self.0.lock().unwrap().pop().ok_or("asked too often")?;
+        let [certificate, key] =
+            [format!("{certificate}.pem"), format!("{key}.key.pem")].map(|name| text(&name));
+        let (certificate, key) = (Pem::Data(certificate), Pem::Data(key));
+        Ok(Credential::certificate(ClientCertificate { certificate, key }))
+    }
+}
+
+/// That of the last request came in the end, and the source was asked for it.
+#[test]
+fn a_certificate_of_the_credentials_that_is_of_no_use_is_asked_for_anew() {
+    // Newest last: it is taken first.
+    for first in [["ec-sec1", "ec-sec1"], ["ec-sec1", "other-client"]] {
+        let secured = Secured::new("server", NEW);
+        let server = secured.start("127.0.0.1:0", answer);
+        let source = Pairs(vec![["other-client", "other-client"], first].into());
+        let tls = TlsOptions { ca: Some(Pem::Data(text("ca.pem"))), ..TlsOptions::default() };
+        let config = config(&url("127.0.0.1", &server)).with_tls(tls);
+        let api = config_maps(&Client::new(config.with_credentials(Credentials::source(source))).unwrap());
+        create(&api).unwrap();
+        create(&api).unwrap();
+        assert_eq!(server.seen.try_iter().count(), 2, "{first:?}: sent once each");
+        let shown = secured.handshakes.lock().unwrap().pop().unwrap().certificates;
+        assert_eq!(shown, [der("other-client.pem")], "{first:?}");
+    }
 }

@@ -170,6 +170,10 @@ impl Server {
         wrap: impl Fn(TcpStream) -> Option<Box<dyn Stream>> + Send + Sync + 'static,
         script: impl Fn(Connection) + Send + Sync + 'static,
     ) -> Self {
+        // In a process with a logger there is no other.
+        #[cfg(feature = "tls")]
+        crate::tls::log();
+        #[cfg(not(feature = "tls"))]
         crate::trace::start();
         let listener = TcpListener::bind(address).unwrap();
         let address = listener.local_addr().unwrap();

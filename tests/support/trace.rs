@@ -3,6 +3,7 @@
 
 use std::io::{self, Write as _};
 
+#[allow(dead_code)] // of no use where a test has a logger of its own
 struct Trace;
 
 impl log::Log for Trace {
@@ -11,21 +12,29 @@ impl log::Log for Trace {
     }
 
     fn log(&self, record: &log::Record<'_>) {
-        // Not through eprintln!, which is captured.
-        let line = format!("{} {} {}\n", record.level(), record.target(), record.args());
-        let _ = io::stderr().write_all(line.as_bytes());
+        write(record);
     }
 
     fn flush(&self) {}
 }
 
 /// To be called before anything of a test is logged; may be called often.
+#[allow(dead_code)]
 pub(crate) fn start() {
     if is_on() && log::set_logger(&Trace).is_ok() {
         log::set_max_level(log::LevelFilter::Trace);
     }
 }
 
-pub(crate) fn is_on() -> bool {
+/// For a logger of a test's own.
+pub(crate) fn write(record: &log::Record<'_>) {
+    if is_on() {
+        // Not through eprintln!, which is captured.
+        let line = format!("{} {} {}\n", record.level(), record.target(), record.args());
+        let _ = io::stderr().write_all(line.as_bytes());
+    }
+}
+
+fn is_on() -> bool {
     std::env::var_os("LISTWATCH_TRACE").is_some()
 }

@@ -67,17 +67,17 @@ impl Client {
         }
         for group in answer.items {
             let name = group.metadata.name;
-            let (versions, stale): (Vec<_>, Vec<_>) =
-                group.versions.into_iter().partition(|v| v.freshness != "Stale");
-            discovery.failures.extend(stale.into_iter().map(|stale| DiscoveryFailure {
-                api_version: api_version(&name, &stale.version),
-                error: Error::decode("the server cannot ask for it anew, and says that what it has is stale"),
-            }));
-            let version = |found: Version| ApiVersion {
-                kinds: kinds(&api_version(&name, &found.version), found.resources),
-                version: found.version,
+            let version = |found: Version| {
+                let api_version = api_version(&name, &found.version);
+                let is_stale = found.freshness == "Stale";
+                let kinds = if is_stale { Vec::new() } else { kinds(&api_version, found.resources) };
+                if is_stale {
+                    let why = "the server cannot ask for it anew, and says that what it has is stale";
+                    discovery.failures.push(DiscoveryFailure { api_version, error: Error::decode(why) });
+                }
+                ApiVersion { kinds, version: found.version }
             };
-            let versions = versions.into_iter().map(version).collect();
+            let versions = group.versions.into_iter().map(version).collect();
             discovery.groups.push(ApiGroup { versions, name });
         }
         Ok(())

@@ -39,7 +39,7 @@ impl Client {
         let text = certificate.map_err(|e| e.context("client certificate"))?;
         let chain: Vec<_> = CertificateDer::pem_slice_iter(&text)
             .collect::<Result<_, _>>()
-            .map_err(|e| bad("holds no valid certificate").with_source(e))?;
+            .map_err(|_| bad("holds no valid certificate"))?; // without the cause: it quotes lines, which may be a key
         let leaf = chain.first().ok_or_else(|| bad("holds no certificate"))?;
         let Fields { not_before, not_after, public_key } =
             Fields::read(leaf).ok_or_else(|| bad("holds no valid certificate"))?;
@@ -88,6 +88,7 @@ fn private_key(from: &Pem, text: &[u8]) -> Result<PrivateKeyDer<'static>> {
             pem::Error::NoItemsFound => "holds no private key in PKCS#1, PKCS#8 or SEC1 form",
             _ => "holds no valid private key",
         };
-        Error::config(format!("client key {}: {what}", from.place())).with_source(e)
+        // Without the cause, which may quote the whole key.
+        Error::config(format!("client key {}: {what}", from.place()))
     })
 }

@@ -25,7 +25,7 @@ use rustls::sign::SingleCertAndKey;
 use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme, Stream};
 
 use self::client::Client;
-pub(super) use self::words::is_refusal;
+pub(super) use self::words::{is_refusal, is_refusal_of_ours};
 use super::agents::Found;
 use super::connector::Wire;
 use crate::config::{ClientCertificate, Config, Pem};

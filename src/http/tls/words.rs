@@ -22,6 +22,12 @@ pub(in super::super) fn is_refusal(e: &Error) -> bool {
         && matches!(cause, Some(rustls::Error::InvalidCertificate(_) | rustls::Error::AlertReceived(_)))
 }
 
+/// Whether the server may not have accepted our certificate.
+pub(in super::super) fn is_refusal_of_ours(e: &Error) -> bool {
+    let cause = e.source().and_then(|e| e.downcast_ref()).and_then(of_rustls);
+    e.is_connect() && matches!(cause, Some(rustls::Error::AlertReceived(_)))
+}
+
 /// Why there is no TLS with a server. `trusted` says what is trusted.
 pub(super) fn why(e: &io::Error, trusted: &str, client: Option<&Client>) -> String {
     match of_rustls(e) {
