@@ -492,12 +492,14 @@ mod tests {
         let (go, gate) = unbounded();
         listener.start(Recorder { calls, gate: Some(gate) }).unwrap();
         listener.push([add("a/first@0")].into_iter());
+        listener.wake();
         assert_eq!(told.recv_timeout(PATIENCE).unwrap(), "+a/first@0");
         (listener, told, go)
     }
 
     fn push(listener: &Listener<ConfigMap>, note: Note<ConfigMap>) {
         listener.push([note].into_iter());
+        listener.wake();
     }
 
     /// Fills the queue up to where merging begins.
@@ -690,6 +692,7 @@ mod tests {
         let (calls, told) = unbounded();
         listener.start(Panics(calls)).unwrap();
         listener.push([add("a/x@1"), delete("a/x@2"), add("a/y@3")].into_iter());
+        listener.wake();
         let calls: Vec<_> = (0..3).map(|_| told.recv_timeout(PATIENCE).unwrap()).collect();
         assert_eq!(calls, ["a/x@1", "a/x@2", "a/y@3"]);
         listener.close();
