@@ -103,7 +103,8 @@ mod tests {
             let _ = stream.read(&mut [0; 4096]).unwrap();
             stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
             for line in lines {
-                write!(stream, "{:x}\r\n{line}\n\r\n", line.len() + 1).unwrap();
+                // In one piece: the end of a line must not come after its beginning was read.
+                stream.write_all(format!("{:x}\r\n{line}\n\r\n", line.len() + 1).as_bytes()).unwrap();
             }
         };
         thread::Builder::new().spawn(serve).unwrap();
