@@ -191,6 +191,8 @@ enum Side {
 
 impl Wire {
     fn limit(&mut self, side: Side, limit: Option<Duration>) -> io::Result<()> {
+        // What is under a microsecond would be for ever.
+        let limit = limit.map(|limit| limit.max(Duration::from_millis(1)));
         if self.timeouts[side as usize] != limit {
             match side {
                 Side::Read => self.socket.set_read_timeout(limit)?,

@@ -104,10 +104,13 @@ impl<K: Resource> WatchDecoder<K> {
         self.buffer.feed(bytes);
     }
 
-    /// Whether the end of a line is there, so that [`next_event`](Self::next_event) most likely has an event.
+    /// Whether [`next_event`](Self::next_event) has an event, or an error: the end of a line that is not empty is there.
     #[must_use]
     pub fn has_line(&self) -> bool {
-        memchr(b'\n', &self.buffer.bytes()[self.searched..]).is_some()
+        let bytes = self.buffer.bytes();
+        let Some(start) = bytes.iter().position(|byte| !byte.is_ascii_whitespace()) else { return false };
+        // The rest of a line that is dropped is no event.
+        !self.skips && memchr(b'\n', &bytes[start.max(self.searched)..]).is_some()
     }
 
     /// The next event, or `None` if it takes more bytes.

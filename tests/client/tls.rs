@@ -116,6 +116,32 @@ fn a_certificate_and_a_key_that_do_not_belong_together_are_an_error_of_configura
     }
 }
 
+/// As it comes out of some templates and environments: no line breaks, or what stands for them.
+#[test]
+fn a_key_without_its_line_breaks_is_no_part_of_the_error() {
+    let good = String::from_utf8(text("rsa-pkcs8.key.pem")).unwrap();
+    let secret = good.lines().nth(4).unwrap();
+    // As text, and as bytes in decimal: `MII`.
+    let is_shown = |error: &str| error.contains(secret) || error.contains("77, 73, 73");
+    for broken in [good.replace('\n', ""), good.replace('\n', "\\n"), good.replace('\n', " ")] {
+        let certificate = text("rsa-pkcs8.pem");
+        let both = [&certificate[..], broken.as_bytes()].concat();
+        for (certificate, key) in [
+            (certificate.clone(), broken.clone().into()),
+            (both.clone(), both),
+            (broken.clone().into(), broken.clone().into()),
+        ] {
+            let pair = ClientCertificate { certificate: Pem::Data(certificate), key: Pem::Data(key) };
+            let tls = TlsOptions { client_certificate: Some(pair), ..trusting("ca.pem") };
+            let error = get("https://127.0.0.1:1", tls).unwrap_err();
+            assert!(error.is_config());
+            assert!(!is_shown(&format!("{error} {error:?}")), "the key is shown");
+        }
+        let tls = TlsOptions { ca: Some(Pem::Data(broken.into())), ..TlsOptions::default() };
+        assert!(!is_shown(&get("https://127.0.0.1:1", tls).unwrap_err().to_string()));
+    }
+}
+
 #[test]
 fn files_without_certificate_or_key_are_named() {
     let parts =

@@ -252,8 +252,12 @@ fn whether_a_line_is_there_is_known_before_it_is_decoded() {
     assert!(decoder.has_line());
     assert!(matches!(decoder.next_event(), Some(Ok(WatchEvent::Added(_)))));
     assert!(!decoder.has_line() && decoder.next_event().is_none());
-    decoder.feed(b"\n");
-    assert!(decoder.has_line());
+    decoder.feed(b"\n\r\n \n");
+    assert!(decoder.has_line() && decoder.next_event().is_some());
+    // Empty lines are none: a read is needed.
+    assert!(!decoder.has_line() && decoder.next_event().is_none());
+    decoder.feed(b"\n\n");
+    assert!(!decoder.has_line());
 }
 
 #[test]
