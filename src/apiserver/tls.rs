@@ -35,7 +35,7 @@ pub(super) struct Tls {
 impl Tls {
     pub(super) fn new(files: &Files, client_authority: Option<&Pem>) -> Result<Self> {
         let chain = certificates(&files.chain)?;
-        // Without the cause, which may quote the whole key.
+        // Without the cause, here and below: it quotes lines, which may be the whole key.
         let key = PrivateKeyDer::from_pem_slice(&files.key.read()?).map_err(|_| {
             Error::config(format!("{:?} holds no private key in PKCS#1, PKCS#8 or SEC1 form", files.key))
         })?;
@@ -91,9 +91,8 @@ impl Tls {
 /// At least one.
 fn certificates(pem: &Pem) -> Result<Vec<CertificateDer<'static>>> {
     let none = || Error::config(format!("{pem:?} holds no valid certificate"));
-    let found: Vec<_> = CertificateDer::pem_slice_iter(&pem.read()?)
-        .collect::<Result<_, _>>()
-        .map_err(|e| none().with_source(e))?;
+    let found: Vec<_> =
+        CertificateDer::pem_slice_iter(&pem.read()?).collect::<Result<_, _>>().map_err(|_| none())?;
     if found.is_empty() { Err(none()) } else { Ok(found) }
 }
 
