@@ -1,6 +1,5 @@
 //! Warnings that come with answers: deprecated APIs, fields that the server does not know, what admission has to say.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,7 +25,7 @@ pub(super) struct Warnings {
     /// `None` is the log.
     hook: Option<Hook>,
     /// Hashes of what was logged. Held for a moment, with no other lock.
-    logged: Mutex<HashSet<u64>>,
+    logged: Mutex<Vec<u64>>,
     hasher: RandomState,
 }
 
@@ -58,10 +57,15 @@ impl Warnings {
     /// Whether it was not logged before, as far as that is remembered.
     fn is_new(&self, text: &str) -> bool {
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
-        if logged.len() >= KNOWN {
-            logged.clear();
+        let hash = self.hasher.hash_one(text);
+        let is_new = !logged.contains(&hash);
+        if is_new {
+            if logged.len() >= KNOWN {
+                logged.clear();
+            }
+            logged.push(hash);
         }
-        logged.insert(self.hasher.hash_one(text))
+        is_new
     }
 }
 

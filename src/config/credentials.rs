@@ -12,7 +12,7 @@ use log::warn;
 
 pub use self::source::{Credential, CredentialSource};
 
-use self::source::Renewed;
+use self::source::{Renewed, Source};
 use super::ClientCertificate;
 use crate::base64_text;
 use crate::clock::Clock;
@@ -79,7 +79,8 @@ enum Kind {
     Token(Secret),
     File(TokenFile),
     Basic { user: String, header: Secret },
-    Source(Arc<Renewed>),
+    /// Behind a trait, so that a program which has no source has not the code for them.
+    Source(Arc<dyn Source>),
 }
 
 struct TokenFile {
@@ -162,7 +163,7 @@ impl Credentials {
                 Ok(Identity { authorization: Some(header.clone()), ..Identity::default() })
             }
             Kind::File(file) => file.identity(clock),
-            Kind::Source(source) => source.get(clock, until, stop),
+            Kind::Source(source) => source.clone().get(clock, until, stop),
         }
     }
 

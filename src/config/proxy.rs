@@ -104,11 +104,11 @@ fn variable(env: Env<'_>, names: [&'static str; 2]) -> Result<Option<(&'static s
 
 /// Whether a server is reached without the proxy of the environment: what is on this machine, and what `NO_PROXY` lists.
 fn goes_direct(host: &str, port: u16, list: &str) -> bool {
-    let host = host.to_lowercase();
+    let host = host.to_ascii_lowercase();
     let address = address_of(&host);
     host == "localhost"
         || address.is_some_and(|ip| ip.is_loopback())
-        || list.split(',').any(|entry| covers(&entry.trim().to_lowercase(), &host, address, port))
+        || list.split(',').any(|entry| covers(&entry.trim().to_ascii_lowercase(), &host, address, port))
 }
 
 /// Whether one entry of `NO_PROXY` means this server.

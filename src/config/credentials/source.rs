@@ -154,6 +154,17 @@ impl Config {
     }
 }
 
+/// Credentials that have to be asked for.
+pub(super) trait Source: Send + Sync {
+    /// What the source gave last, or gives now: one call for all who wait.
+    fn get(self: Arc<Self>, clock: &Clock, until: Instant, stop: &Stop) -> Result<Identity>;
+
+    /// The server did not accept this one: the next call asks for another, unless there is one already.
+    fn refresh(&self, used: &Identity);
+
+    fn name(&self) -> &str;
+}
+
 /// A source, what it gave last, and who waits for it.
 pub(super) struct Renewed {
     /// How messages call the source.
@@ -192,64 +203,6 @@ impl State {
 impl Renewed {
     pub(super) fn new(name: String, source: Box<dyn CredentialSource>) -> Self {
         Self { name, source, state: Mutex::default() }
-    }
-
-    /// What the source gave last, or gives now: one call for all who wait.
-    pub(super) fn get(self: &Arc<Self>, clock: &Clock, until: Instant, stop: &Stop) -> Result<Identity> {
-        loop {
-            let run = {
-                let mut state = self.lock();
-                match state.good(clock) {
-                    Some(good) if !state.refused => return Ok(good.clone()),
-                    _ => {}
-                }
-                let (run, over) = match state.run.clone() {
-                    Some(run) => (run, None),
-                    None => {
-                        let (run, over) = Run::new();
-                        state.run = Some(run.clone());
-                        (run, Some(over))
-                    }
-                };
-                run.waiting.fetch_add(1, Ordering::Relaxed);
-                drop(state);
-                if let Some(over) = over {
-                    self.start(&run, over, clock);
-                }
-                run
-            };
-            let timer = clock.timer(Some(until));
-            let ended = select! {
-                recv(run.over) -> _ => Ok(()),
-                recv(timer.channel()) -> _ => Err(Error::timed_out(format!("wait for {}", self.name))),
-                recv(stop.signal()) -> _ => Err(Error::stopped()),
-            };
-            let left = {
-                let _state = self.lock();
-                run.waiting.fetch_sub(1, Ordering::Relaxed) == 1
-            };
-            if left && ended.is_err() {
-                run.stop.stop();
-            }
-            ended?;
-            match run.outcome.get() {
-                Some(Ok(identity)) => return Ok(identity.clone()),
-                Some(Err(why)) if !run.stop.is_stopped() => return Err(Error::config(why.clone())),
-                _ => {} // one that was given up before this call came: the next is ours
-            }
-        }
-    }
-
-    /// The server did not accept this one: the next call asks for another, unless there is one already.
-    pub(super) fn refresh(&self, used: &Identity) {
-        let mut state = self.lock();
-        if state.last.as_ref().is_some_and(|last| last.generation == used.generation) {
-            state.refused = true;
-        }
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.name
     }
 
     fn start(self: &Arc<Self>, run: &Arc<Run>, over: Sender<()>, clock: &Clock) {
@@ -295,6 +248,64 @@ impl Renewed {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Source for Renewed {
+    fn get(self: Arc<Self>, clock: &Clock, until: Instant, stop: &Stop) -> Result<Identity> {
+        loop {
+            let run = {
+                let mut state = self.lock();
+                match state.good(clock) {
+                    Some(good) if !state.refused => return Ok(good.clone()),
+                    _ => {}
+                }
+                let (run, over) = match state.run.clone() {
+                    Some(run) => (run, None),
+                    None => {
+                        let (run, over) = Run::new();
+                        state.run = Some(run.clone());
+                        (run, Some(over))
+                    }
+                };
+                run.waiting.fetch_add(1, Ordering::Relaxed);
+                drop(state);
+                if let Some(over) = over {
+                    self.start(&run, over, clock);
+                }
+                run
+            };
+            let timer = clock.timer(Some(until));
+            let ended = select! {
+                recv(run.over) -> _ => Ok(()),
+                recv(timer.channel()) -> _ => Err(Error::timed_out(format!("wait for {}", self.name))),
+                recv(stop.signal()) -> _ => Err(Error::stopped()),
+            };
+            let left = {
+                let _state = self.lock();
+                run.waiting.fetch_sub(1, Ordering::Relaxed) == 1
+            };
+            if left && ended.is_err() {
+                run.stop.stop();
+            }
+            ended?;
+            match run.outcome.get() {
+                Some(Ok(identity)) => return Ok(identity.clone()),
+                Some(Err(why)) if !run.stop.is_stopped() => return Err(Error::config(why.clone())),
+                _ => {} // one that was given up before this call came: the next is ours
+            }
+        }
+    }
+
+    fn refresh(&self, used: &Identity) {
+        let mut state = self.lock();
+        if state.last.as_ref().is_some_and(|last| last.generation == used.generation) {
+            state.refused = true;
+        }
+    }
+
+    fn name(&self) -> &str {
+        &self.name
     }
 }
 

@@ -18,9 +18,12 @@ use std::sync::Arc;
 
 use log::warn;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{ClientConfig, ClientConnection, Resumption};
+use rustls::client::{
+    ClientConfig, ClientConnection, Resumption, verify_server_cert_signed_by_trust_anchor, verify_server_name,
+};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
 use rustls::sign::SingleCertAndKey;
 use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme, Stream};
 
@@ -206,18 +209,16 @@ fn client_config(
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|e| Error::config("TLS cannot be set up").with_source(e))?;
-    let builder = match roots {
-        Some(roots) => builder.with_root_certificates(roots.clone()),
-        None => builder.dangerous().with_custom_certificate_verifier(Arc::new(Unverified(provider))),
-    };
+    let verifier = Verifier { roots: roots.cloned(), provider };
+    let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
     let mut config = match client {
         Some(client) => {
             builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(client.pair.clone())))
         }
         None => builder.with_no_client_auth(),
     };
-    // One server, so few sessions to take up again.
-    config.resumption = Resumption::in_memory_sessions(4);
+    // As in client-go. A session that is taken up again would also be one of certificates that may have been replaced.
+    config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
 }
 
@@ -299,19 +300,30 @@ pub(crate) fn provider() -> CryptoProvider {
     return rustls::crypto::ring::default_provider();
 }
 
-/// Takes any certificate, but the peer must still hold its key.
+/// Checks certificates of servers as rustls's own verifier does, which has the code for revocation lists, too; or takes
+/// any, but the server must still hold its key.
 #[derive(Debug)]
-struct Unverified(Arc<CryptoProvider>);
+struct Verifier {
+    /// `None` takes any.
+    roots: Option<Arc<RootCertStore>>,
+    provider: Arc<CryptoProvider>,
+}
 
-impl ServerCertVerifier for Unverified {
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
         _: &[u8],
-        _: UnixTime,
+        now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
+        if let Some(roots) = &self.roots {
+            let certificate = ParsedCertificate::try_from(certificate)?;
+            let algorithms = self.provider.signature_verification_algorithms.all;
+            verify_server_cert_signed_by_trust_anchor(&certificate, roots, intermediates, now, algorithms)?;
+            verify_server_name(&certificate, name)?;
+        }
         Ok(ServerCertVerified::assertion())
     }
 
@@ -321,7 +333,7 @@ impl ServerCertVerifier for Unverified {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+        verify_tls12_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
     }
 
     fn verify_tls13_signature(
@@ -330,10 +342,10 @@ impl ServerCertVerifier for Unverified {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }

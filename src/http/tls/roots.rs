@@ -1,6 +1,5 @@
 //! Whom to trust: authorities that are given, or the system's.
 
-use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -59,8 +58,14 @@ pub(super) fn of_system(env: &dyn Fn(&str) -> Option<OsString>) -> Result<RootCe
         None => DIRECTORIES.map(PathBuf::from).to_vec(),
     };
     // Directories hold again what is in the file.
-    let mut found = HashSet::new();
-    let mut add = |text: &[u8]| found.extend(CertificateDer::pem_slice_iter(text).filter_map(|der| der.ok()));
+    let mut found = Vec::new();
+    let mut add = |text: &[u8]| {
+        for der in CertificateDer::pem_slice_iter(text).filter_map(|der| der.ok()) {
+            if !found.contains(&der) {
+                found.push(der);
+            }
+        }
+    };
     let mut failed = None;
     let mut note = |path: &Path, e: io::Error| {
         if e.kind() != io::ErrorKind::NotFound {
