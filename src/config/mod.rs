@@ -225,9 +225,6 @@ impl Config {
     /// a name (with all below; `.name` and `*.name` are those below alone), an address, a network (`10.96.0.0/12`), a
     /// name or address with a port. A variable that is no proxy is an error if it would be used; Go goes around it.
     /// A proxy that is set here is used for any server.
-    ///
-    /// Without the feature `proxy` one that is set is an error of [`Client::new`](crate::Client::new), and the
-    /// environment is not read.
     #[must_use]
     pub fn proxy_url(&self) -> Option<&str> {
         self.proxy_url.as_deref()
@@ -242,14 +239,11 @@ impl Config {
     /// What the server is reached through, by what is set or by the environment.
     pub(crate) fn proxy(&self, env: Env<'_>) -> Result<Option<Proxy>> {
         match &self.proxy_url {
-            Some(_) if !cfg!(feature = "proxy") => {
-                Err(Error::config("proxy-url needs the feature `proxy` of listwatch"))
-            }
             Some(text) => {
                 let bad = |why| Error::config(format!("proxy-url {:?}: {why}", url::redacted(text)));
                 Proxy::new(&Url::proxy(text)?).map(Some).map_err(bad)
             }
-            None if self.environment_proxy && cfg!(feature = "proxy") => proxy::from_environment(&Url::server(&self.server)?, env),
+            None if self.environment_proxy => proxy::from_environment(&Url::server(&self.server)?, env),
             None => Ok(None),
         }
     }

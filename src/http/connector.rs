@@ -68,7 +68,7 @@ impl Connector<()> for TcpConnector {
         self.open(details, &call, host, port, deadline).map(Some).map_err(|e| {
             let e = if call.stop.is_stopped() { Error::stopped() } else { e };
             let through =
-                self.proxy().map_or_else(String::new, |proxy| format!(" through the proxy {proxy}"));
+                self.proxy.as_ref().map_or_else(String::new, |proxy| format!(" through the proxy {proxy}"));
             ureq::Error::Io(io::Error::other(e.context(format!("connect to {host}:{port}{through}"))))
         })
     }
@@ -83,7 +83,7 @@ impl TcpConnector {
         port: u16,
         deadline: Instant,
     ) -> Result<Connection, Error> {
-        let proxy = self.proxy();
+        let proxy = self.proxy.as_deref();
         let (peer, peer_port) = proxy.map_or((host, port), |proxy| (proxy.host.as_str(), proxy.port));
         let socket = self.reach(peer, peer_port, deadline, call)?;
         let mut wire = Wire {
@@ -111,11 +111,6 @@ impl TcpConnector {
         debug!(target: "listwatch::http", "connected to {host}:{port}");
         let (buffers, call) = (ConnectionBuffers::new(), call.clone());
         Ok(Connection { wire, tls, forward, buffers, call, at_head: true })
-    }
-
-    /// So that a program without the feature has not the code for proxies.
-    fn proxy(&self) -> Option<&Proxy> {
-        self.proxy.as_deref().filter(|_| cfg!(feature = "proxy"))
     }
 
     /// A socket that is connected to one of the host's addresses.

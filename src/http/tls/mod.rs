@@ -5,9 +5,12 @@
 //! - `client`: who we are
 //! - `words`: why there is no connection
 //! - `der`: what rustls does not read
+//! - `provider`: whose cryptography
 
 mod client;
 mod der;
+#[cfg_attr(feature = "aws-lc-rs", path = "aws_lc_rs.rs")]
+mod provider;
 mod roots;
 mod words;
 
@@ -28,6 +31,7 @@ use rustls::sign::SingleCertAndKey;
 use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme, Stream};
 
 use self::client::Client;
+pub(crate) use self::provider::provider;
 pub(super) use self::words::{is_refusal, is_refusal_of_ours};
 use super::agents::Found;
 use super::connector::Wire;
@@ -290,14 +294,6 @@ fn last_words(connection: &mut ClientConnection, wire: &mut Wire, failed: &io::E
         }
     }
     None
-}
-
-/// Always given to rustls by hand: a process with two providers has no default, and rustls would panic.
-pub(crate) fn provider() -> CryptoProvider {
-    #[cfg(feature = "aws-lc-rs")]
-    return rustls::crypto::aws_lc_rs::default_provider();
-    #[cfg(not(feature = "aws-lc-rs"))]
-    return rustls::crypto::ring::default_provider();
 }
 
 /// Checks certificates of servers as rustls's own verifier does, which has the code for revocation lists, too; or takes
