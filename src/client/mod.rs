@@ -210,7 +210,10 @@ impl Client {
                     let header = answer.header("retry-after").and_then(|seconds| seconds.trim().parse().ok());
                     status.details.retry_after_seconds = header.unwrap_or(0);
                 }
-                Err(status.into())
+                let refused = Error::from(status);
+                // A kube-apiserver says no more of a certificate that is over than "Unauthorized".
+                let over = self.http.expired_certificate().filter(|_| code == 401);
+                Err(over.into_iter().fold(refused, Error::context))
             }
         }
     }

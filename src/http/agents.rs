@@ -126,6 +126,10 @@ impl Current {
         is_past()
     }
 
+    pub(super) fn expired_certificate(&self, config: &Config) -> Option<String> {
+        self.lock().tls.expired_certificate(config)
+    }
+
     fn look(&self, config: &Config) {
         // Again if another thread has looked meanwhile: it may have read what was there before.
         loop {

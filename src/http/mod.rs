@@ -110,6 +110,11 @@ impl Http {
         &self.config
     }
 
+    /// Which client certificate requests are sent with, and since when it is no longer valid, if that is so.
+    pub(crate) fn expired_certificate(&self) -> Option<String> {
+        self.current.expired_certificate(&self.config)
+    }
+
     /// Sends a request and waits for the head of its answer.
     ///
     /// It is sent once more in three cases: a GET on a connection that broke before any answer, as an idle connection

@@ -31,6 +31,10 @@ impl Tls {
         false
     }
 
+    pub(super) fn expired_certificate(&self, _: &Config) -> Option<String> {
+        None
+    }
+
     pub(super) fn renew(&mut self, _: &Config, _: Option<&ClientCertificate>) -> Option<Found> {
         None
     }

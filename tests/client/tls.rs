@@ -275,6 +275,23 @@ fn a_client_certificate_that_has_expired_is_told_and_shown() {
     assert!(told.iter().all(|line| line.starts_with("WARN")) && !told.is_empty(), "{told:?}");
 }
 
+/// As kube-apiserver does, which looks at certificates after the handshake.
+#[test]
+fn a_client_certificate_that_has_expired_is_told_where_the_server_says_unauthorized() {
+    let secured = Secured::new("server", Clients::Named);
+    let server = secured.start("127.0.0.1:0", |connection| {
+        connection.serve(|connection: &mut Connection, _: &Seen| {
+            connection
+                .json(401, r#"{"kind":"Status","status":"Failure","reason":"Unauthorized","code":401}"#);
+        });
+    });
+    let error = get(&url("127.0.0.1", &server), with_key("expired")).unwrap_err();
+    assert_eq!(error.code(), Some(401));
+    assert!(error.to_string().contains("expired.pem: expired at 2021-02-03T04:05:06Z"), "{error}");
+    let error = get(&url("127.0.0.1", &server), with_key("ec-sec1")).unwrap_err();
+    assert!(error.code() == Some(401) && !error.to_string().contains("expired"), "{error}");
+}
+
 #[test]
 fn a_certificate_and_a_key_that_do_not_belong_together_are_an_error_of_configuration() {
     for (certificate, key) in [("server.pem", "ec-pkcs8.key.pem"), ("ec-sec1.pem", "rsa-pkcs1.key.pem")] {

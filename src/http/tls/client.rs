@@ -63,12 +63,17 @@ impl Client {
 
     /// Says in the log if the time of the certificate is over, or has not come. It is sent all the same, as kubectl does.
     pub(super) fn check_time(&self, now: Time) {
-        let place = &self.place;
-        if now > self.not_after {
-            warn!(target: "listwatch::http", "client certificate {place}: expired at {}; the server may refuse it", self.not_after);
+        if let Some(expired) = self.expired(now) {
+            warn!(target: "listwatch::http", "{expired}; the server may refuse it");
         } else if now < self.not_before {
-            warn!(target: "listwatch::http", "client certificate {place}: not valid before {}; the server may refuse it", self.not_before);
+            let (place, from) = (&self.place, self.not_before);
+            warn!(target: "listwatch::http", "client certificate {place}: not valid before {from}; the server may refuse it");
         }
+    }
+
+    pub(super) fn expired(&self, now: Time) -> Option<String> {
+        let (place, until) = (&self.place, self.not_after);
+        (now > until).then(|| format!("client certificate {place}: expired at {until}"))
     }
 
     /// For the message that a server has refused it.

@@ -99,6 +99,11 @@ impl Tls {
                 || pair.is_some_and(|pair| is_file(&pair.certificate) || is_file(&pair.key)))
     }
 
+    /// The client certificate in words, if its time is over.
+    pub(super) fn expired_certificate(&self, config: &Config) -> Option<String> {
+        self.0.as_ref()?.client.as_ref()?.expired(config.clock().wall().into())
+    }
+
     /// Reads the files again, and takes what has changed since they were last read; of what cannot be used the last that
     /// was good is kept. `None` if nothing has changed.
     pub(super) fn renew(&mut self, config: &Config, pair: Option<&ClientCertificate>) -> Option<Found> {
