@@ -85,7 +85,7 @@ impl<K: Resource> Api<K> {
 
     /// Lists objects: all of them, or one page of [`ListParams::limit`].
     ///
-    /// Blocks as [`list_each`](Self::list_each).
+    /// Blocks as [`list_each`](Self::list_each), and holds all of them: what they take together has no limit.
     ///
     /// # Errors
     /// If the server refuses, the connection breaks, or an object does not fit `K`.
