@@ -6,6 +6,7 @@ pub mod cache;
 pub mod client;
 pub mod config;
 pub mod controller;
+pub mod leader;
 pub mod object;
 pub mod types;
 pub mod wire;
@@ -37,6 +38,7 @@ pub use config::KubeconfigOptions;
 pub use config::{Config, Credentials};
 pub use controller::{Controller, Request};
 pub use error::{Error, OptionalExt, Result, Unfit};
+pub use leader::{LeaderElector, LeaseLock};
 pub use object::{
     ApiResource, FieldSelector, IntOrString, LabelSelector, List, ListMeta, Map, MicroTime, Object,
     ObjectKey, ObjectMeta, Operator, OwnerReference, Quantity, Resource, Scope, Selector, StaticResource,

@@ -8,8 +8,11 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use log::error;
 
+pub(crate) use self::expiry::Expiry;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, MutexGuard, select};
+
+mod expiry;
 
 /// A token that ends whatever blocks: every call of this crate that can wait takes one.
 ///
@@ -35,6 +38,8 @@ struct Inner {
     /// The same as no sender being left, but free to ask.
     stopped: AtomicBool,
     state: Mutex<State>,
+    /// By then it counts as stopped, even if nobody has had the time to stop it. Children have that of their parent.
+    expiry: Option<Arc<Expiry>>,
     /// Keeps this token registered with its parent.
     _parent: Option<OnStop>,
 }
@@ -53,22 +58,28 @@ impl Stop {
     /// A token that has not stopped.
     #[must_use]
     pub fn new() -> Self {
-        Self(Arc::new(Inner::new(None)))
+        Self(Arc::new(Inner::new(None, None)))
     }
 
     /// A token that stops when this one does, and can be stopped without it.
     #[must_use]
     pub fn child(&self) -> Self {
+        self.child_until(self.0.expiry.clone())
+    }
+
+    /// A child that counts as stopped once `expiry` is over. Who wants those to wake that wait on it must stop it then.
+    pub(crate) fn child_until(&self, expiry: Option<Arc<Expiry>>) -> Self {
         let child = Self(Arc::new_cyclic(|child: &Weak<Inner>| {
             let child = child.clone();
-            Inner::new(Some(self.on_stop(move || {
+            let parent = self.on_stop(move || {
                 if let Some(inner) = child.upgrade() {
                     inner.stop();
                 }
-            })))
+            });
+            Inner::new(Some(parent), expiry)
         }));
         // A hook that ran before the child was there has done nothing.
-        if self.is_stopped() {
+        if self.0.stopped.load(Ordering::Acquire) {
             child.stop();
         }
         child
@@ -79,14 +90,16 @@ impl Stop {
         self.0.stop();
     }
 
-    /// Whether [`stop`](Stop::stop) was called, on this token or a parent.
+    /// Whether [`stop`](Stop::stop) was called, on this token or a parent. The token of a leader's
+    /// [term](crate::leader), and its children, say so from the moment on when the term is over by the clock, though
+    /// those who wait may be woken a little later.
     pub fn is_stopped(&self) -> bool {
-        self.0.stopped.load(Ordering::Acquire)
+        self.0.stopped.load(Ordering::Acquire) || self.0.expiry.as_ref().is_some_and(|expiry| expiry.is_over())
     }
 
     /// Waits for `time` or until stopped. Returns `true` if stopped.
     pub fn sleep(&self, time: Duration) -> bool {
-        self.0.signal.recv_timeout(time) == Err(RecvTimeoutError::Disconnected)
+        self.0.signal.recv_timeout(time) == Err(RecvTimeoutError::Disconnected) || self.is_stopped()
     }
 
     /// Waits until stopped.
@@ -118,10 +131,10 @@ impl Stop {
 }
 
 impl Inner {
-    fn new(parent: Option<OnStop>) -> Self {
+    fn new(parent: Option<OnStop>, expiry: Option<Arc<Expiry>>) -> Self {
         let (sender, signal) = bounded(0);
         let state = State { sender: Some(sender), ..State::default() };
-        Self { signal, stopped: AtomicBool::new(false), state: Mutex::new(state), _parent: parent }
+        Self { signal, stopped: AtomicBool::new(false), state: Mutex::new(state), expiry, _parent: parent }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -11,7 +11,7 @@ mod listener;
 mod lister;
 mod reflector;
 mod run;
-mod seldom;
+pub(crate) mod seldom;
 mod store;
 #[cfg(test)]
 mod testing;

@@ -2,7 +2,7 @@ use std::time::{Duration, Instant};
 
 /// Thins out messages that could come by the thousand: one a minute passes.
 #[derive(Debug, Default)]
-pub(super) struct Seldom {
+pub(crate) struct Seldom {
     last: Option<Instant>,
     unsaid: u64,
 }
@@ -11,7 +11,7 @@ impl Seldom {
     const EVERY: Duration = Duration::from_secs(60);
 
     /// Whether a message is to be said now, and then how many were not since the last.
-    pub(super) fn pass(&mut self, now: Instant) -> Option<u64> {
+    pub(crate) fn pass(&mut self, now: Instant) -> Option<u64> {
         if self.last.is_some_and(|last| now < last + Self::EVERY) {
             self.unsaid += 1;
             return None;
