@@ -62,6 +62,16 @@ pub struct Unfit {
     pub deleted: bool,
 }
 
+/// A field that another manager has another value in, from [`Error::apply_conflicts`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ApplyConflict<'a> {
+    /// Which: `.spec.replicas`, `.spec.containers[name="web"].image`.
+    pub field: &'a str,
+    /// Who has it: the field manager of another apply, or the program that wrote it.
+    pub manager: &'a str,
+}
+
 /// The result of whatever can fail in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -147,6 +157,18 @@ impl Error {
     /// 409 `Conflict`: the object changed since it was read. Read it again and repeat.
     pub fn is_conflict(&self) -> bool {
         !self.is_already_exists() && self.has(409, "Conflict")
+    }
+
+    /// Why a server-side apply was refused: the field, as `.spec.replicas`, and the manager that has another value there,
+    /// which may be several for one field. Empty for any other error. Who would have its own value all the same sends
+    /// the apply again with [`force`](crate::PatchParams::force).
+    pub fn apply_conflicts(&self) -> impl Iterator<Item = ApplyConflict<'_>> {
+        let causes = self.status().map_or(&[][..], |status| &status.details.causes);
+        causes.iter().filter(|cause| cause.reason == "FieldManagerConflict").map(|cause| {
+            // `conflict with "kubectl" using apps/v1 at 2026-11-29T13:11:04Z`: with more than the name for an update.
+            let manager = cause.message.split('"').nth(1).unwrap_or(&cause.message);
+            ApplyConflict { field: &cause.field, manager }
+        })
     }
 
     /// 410, `Expired` or `Gone`: the resourceVersion or continue token is too old. List again.

@@ -36,9 +36,9 @@ pub use clock::Clock;
 pub use config::KubeconfigOptions;
 pub use config::{Config, Credentials};
 pub use controller::{Controller, Request};
-pub use error::{Error, OptionalExt, Result, Unfit};
+pub use error::{ApplyConflict, Error, OptionalExt, Result, Unfit};
 pub use object::{
-    ApiResource, FieldSelector, IntOrString, LabelSelector, List, ListMeta, Map, MicroTime, Object,
+    ApiResource, FieldSelector, IntOrString, Kinded, LabelSelector, List, ListMeta, Map, MicroTime, Object,
     ObjectKey, ObjectMeta, Operator, OwnerReference, Quantity, Resource, Scope, Selector, StaticResource,
     Status, Text, Time, Whole, nullable,
 };

@@ -9,6 +9,7 @@ mod map;
 mod meta;
 #[allow(clippy::module_inception, reason = "it holds the type Object")]
 mod object;
+mod owner;
 #[cfg(feature = "pack")]
 mod pack;
 #[cfg(not(feature = "pack"))]
@@ -30,6 +31,7 @@ pub use list::{List, ListMeta};
 pub use map::Map;
 pub use meta::{ObjectMeta, OwnerReference};
 pub use object::Object;
+pub use owner::Kinded;
 pub use pack::Packer;
 pub use quantity::Quantity;
 pub use resource::{ApiResource, Resource, Scope, StaticResource, Whole};
