@@ -42,6 +42,8 @@ pub(crate) enum Kind {
     Decode,
     /// An argument that cannot be sent: an empty name, a bad selector.
     Invalid,
+    /// What is waited for cannot come any more.
+    Unmet,
     /// A limit of size: a line, a list, a body, a header.
     Limit,
 }
@@ -111,6 +113,12 @@ impl Error {
     #[must_use]
     pub fn timed_out(doing: impl Into<String>) -> Self {
         Self::new(Kind::Timeout, "timed out").context(doing)
+    }
+
+    /// An error that [is unmet](Error::is_unmet), for [conditions](crate::wait::Condition) of one's own.
+    #[must_use]
+    pub fn unmet(why: impl Into<String>) -> Self {
+        Self::new(Kind::Unmet, why)
     }
 
     pub(crate) fn stopped() -> Self {
@@ -235,6 +243,11 @@ impl Error {
     /// The configuration cannot be used: kubeconfig, certificates, credentials.
     pub fn is_config(&self) -> bool {
         self.0.kind == Kind::Config
+    }
+
+    /// What was [waited](crate::wait) for cannot come any more: a Job has failed.
+    pub fn is_unmet(&self) -> bool {
+        self.0.kind == Kind::Unmet
     }
 
     /// An argument that cannot be sent.

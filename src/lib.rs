@@ -6,8 +6,11 @@ pub mod cache;
 pub mod client;
 pub mod config;
 pub mod controller;
+pub mod events;
+pub mod finalizer;
 pub mod object;
 pub mod types;
+pub mod wait;
 pub mod wire;
 pub mod workqueue;
 
