@@ -40,6 +40,7 @@ pub use config::KubeconfigOptions;
 pub use config::{Config, Credentials};
 pub use controller::{Controller, Request};
 pub use error::{ApplyConflict, Error, OptionalExt, Result, Unfit};
+pub use events::{EventRecorder, EventType};
 pub use object::{
     ApiResource, FieldSelector, IntOrString, Kinded, LabelSelector, List, ListMeta, Map, MicroTime, Object,
     ObjectKey, ObjectMeta, Operator, OwnerReference, Quantity, Resource, Scope, Selector, StaticResource,

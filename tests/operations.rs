@@ -8,8 +8,12 @@
 
 #[path = "operations/apply.rs"]
 mod apply;
+#[path = "operations/events.rs"]
+mod events;
 #[path = "operations/finalizer.rs"]
 mod finalizer;
+#[path = "operations/wait.rs"]
+mod wait;
 
 use std::time::Duration;
 
@@ -29,6 +33,15 @@ fn create(api: &Api<ConfigMap>, name: &str) -> ConfigMap {
 
 fn config_maps(server: &ApiServer) -> Api<ConfigMap> {
     Api::default_namespaced(&server.client().unwrap())
+}
+
+/// Ends what a scope would wait for, also when the test fails.
+struct StopAtEnd<'a>(&'a Stop);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
 }
 
 /// Asks again and again until it is so.

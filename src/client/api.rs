@@ -194,7 +194,7 @@ impl<K: Resource> Api<K> {
     /// [`apply_conflicts`](Error::apply_conflicts) says who and where), there is no field manager, the object is not
     /// valid, or the connection fails: it may have been applied then, and may be applied again.
     pub fn apply<P: Serialize>(&self, name: &str, params: &PatchParams, object: &P) -> Result<K> {
-        self.send("apply", name, self.collection.patch(name, "", params, &Patch::Apply(object)))
+        self.send("apply", name, self.applied(name, "", params, object))
     }
 
     /// The same for the status: `json!({"status": {…}})`. It creates no object.
@@ -202,11 +202,7 @@ impl<K: Resource> Api<K> {
     /// # Errors
     /// As [`apply`](Self::apply), and if there is no object ([`is_not_found`](Error::is_not_found)).
     pub fn apply_status<P: Serialize>(&self, name: &str, params: &PatchParams, object: &P) -> Result<K> {
-        self.send(
-            "apply the status of",
-            name,
-            self.collection.patch(name, "status", params, &Patch::Apply(object)),
-        )
+        self.send("apply the status of", name, self.applied(name, "status", params, object))
     }
 
     /// Deletes an object.
@@ -359,6 +355,24 @@ impl<K: Resource> Api<K> {
             (None, Some(namespace)) => self.within(namespace),
             _ => self.clone(),
         }
+    }
+
+    /// An apply must name its object, though the path does.
+    fn applied(
+        &self,
+        name: &str,
+        subresource: &str,
+        params: &PatchParams,
+        object: &impl Serialize,
+    ) -> Result<RawRequest> {
+        let mut object = serde_json::to_value(object)
+            .map_err(|e| Error::invalid("what is sent cannot be written as JSON").with_source(e))?;
+        let fields = object.as_object_mut();
+        let metadata = fields.map(|fields| fields.entry("metadata").or_insert_with(|| serde_json::json!({})));
+        if let Some(metadata) = metadata.and_then(serde_json::Value::as_object_mut) {
+            metadata.entry("name").or_insert_with(|| name.into());
+        }
+        self.collection.patch(name, subresource, params, &Patch::Apply(object))
     }
 
     fn send(&self, verb: &str, name: &str, request: Result<RawRequest>) -> Result<K> {

@@ -38,6 +38,7 @@ pub use resource::{ApiResource, Resource, Scope, StaticResource, Whole};
 pub use selector::{
     FieldRequirement, FieldSelector, LabelSelector, LabelSelectorRequirement, Operator, Requirement, Selector,
 };
+pub(crate) use selector::{check_key, is_dns_name};
 pub use status::{Status, StatusCause, StatusDetails, StatusMeta};
 use tell::excerpt;
 pub(crate) use tell::{cut, short, tell, tell_bytes};

@@ -156,15 +156,15 @@ fn a_controller_cleans_each_object_up_once_and_lets_it_go() {
         })
     };
     std::thread::scope(|scope| {
+        let _end = crate::StopAtEnd(&stop);
         scope.spawn(|| Controller::<ConfigMap>::all(maps.client()).workers(2).run(&stop, reconcile).unwrap());
         for name in ["a", "b", "c"] {
             create(&maps, name);
-            assert_eq!(tells.recv_timeout(LONG).as_deref(), Ok(name));
+            while tells.recv_timeout(LONG).as_deref() != Ok(name) {}
             maps.delete(name, &DeleteParams::default()).unwrap();
         }
         let gone = || maps.list(&Default::default()).unwrap().items.is_empty();
         crate::eventually("all are gone", gone);
-        stop.stop();
     });
     assert_eq!(cleanups.load(Ordering::SeqCst), 3);
 }
