@@ -42,6 +42,8 @@ pub(crate) enum Kind {
     Decode,
     /// An argument that cannot be sent: an empty name, a bad selector.
     Invalid,
+    /// What is waited for cannot come any more.
+    Unmet,
     /// A limit of size: a line, a list, a body, a header.
     Limit,
 }
@@ -60,6 +62,16 @@ pub struct Unfit {
     pub resource_version: String,
     /// Whether it came with a `DELETED` event.
     pub deleted: bool,
+}
+
+/// A field that another manager has another value in, from [`Error::apply_conflicts`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ApplyConflict<'a> {
+    /// Which: `.spec.replicas`, `.spec.containers[name="web"].image`.
+    pub field: &'a str,
+    /// Who has it: the field manager of another apply, or the program that wrote it.
+    pub manager: &'a str,
 }
 
 /// The result of whatever can fail in this crate.
@@ -101,6 +113,12 @@ impl Error {
     #[must_use]
     pub fn timed_out(doing: impl Into<String>) -> Self {
         Self::new(Kind::Timeout, "timed out").context(doing)
+    }
+
+    /// An error that [is unmet](Error::is_unmet), for [conditions](crate::wait::Condition) of one's own.
+    #[must_use]
+    pub fn unmet(why: impl Into<String>) -> Self {
+        Self::new(Kind::Unmet, why)
     }
 
     pub(crate) fn stopped() -> Self {
@@ -147,6 +165,18 @@ impl Error {
     /// 409 `Conflict`: the object changed since it was read. Read it again and repeat.
     pub fn is_conflict(&self) -> bool {
         !self.is_already_exists() && self.has(409, "Conflict")
+    }
+
+    /// Why a server-side apply was refused: the field, as `.spec.replicas`, and the manager that has another value there,
+    /// which may be several for one field. Empty for any other error. Who would have its own value all the same sends
+    /// the apply again with [`force`](crate::PatchParams::force).
+    pub fn apply_conflicts(&self) -> impl Iterator<Item = ApplyConflict<'_>> {
+        let causes = self.status().map_or(&[][..], |status| &status.details.causes);
+        causes.iter().filter(|cause| cause.reason == "FieldManagerConflict").map(|cause| {
+            // `conflict with "kubectl" using apps/v1 at 2026-11-29T13:11:04Z`: with more than the name for an update.
+            let manager = cause.message.split('"').nth(1).unwrap_or(&cause.message);
+            ApplyConflict { field: &cause.field, manager }
+        })
     }
 
     /// 410, `Expired` or `Gone`: the resourceVersion or continue token is too old. List again.
@@ -213,6 +243,11 @@ impl Error {
     /// The configuration cannot be used: kubeconfig, certificates, credentials.
     pub fn is_config(&self) -> bool {
         self.0.kind == Kind::Config
+    }
+
+    /// What was [waited](crate::wait) for cannot come any more: a Job has failed.
+    pub fn is_unmet(&self) -> bool {
+        self.0.kind == Kind::Unmet
     }
 
     /// An argument that cannot be sent.

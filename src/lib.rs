@@ -7,8 +7,11 @@ pub mod client;
 pub mod config;
 pub mod controller;
 pub mod leader;
+pub mod events;
+pub mod finalizer;
 pub mod object;
 pub mod types;
+pub mod wait;
 pub mod wire;
 pub mod workqueue;
 
@@ -39,8 +42,10 @@ pub use config::{Config, Credentials};
 pub use controller::{Controller, Request};
 pub use error::{Error, OptionalExt, Result, Unfit};
 pub use leader::{LeaderElector, LeaseLock};
+pub use error::{ApplyConflict, Error, OptionalExt, Result, Unfit};
+pub use events::{EventRecorder, EventType};
 pub use object::{
-    ApiResource, FieldSelector, IntOrString, LabelSelector, List, ListMeta, Map, MicroTime, Object,
+    ApiResource, FieldSelector, IntOrString, Kinded, LabelSelector, List, ListMeta, Map, MicroTime, Object,
     ObjectKey, ObjectMeta, Operator, OwnerReference, Quantity, Resource, Scope, Selector, StaticResource,
     Status, Text, Time, Whole, nullable,
 };

@@ -171,6 +171,40 @@ impl<K: Resource> Api<K> {
         self.send("patch", name, self.collection.patch(name, "", params, patch))
     }
 
+    /// Server-side apply: the object is to have these fields, which then are the manager's; other fields stay as they
+    /// are, and those that the manager applied before and leaves out now are removed. It is created if there is none.
+    ///
+    /// `params` are [`PatchParams::apply`] with a name that is this program's alone and always the same. A controller
+    /// adds [`force`](PatchParams::force): there is nobody whom it could ask about a conflict. `object` holds what the
+    /// program wants and nothing else: a type of its own, or `json!({…})`; its type and name need not be said. What was
+    /// read from the server is no good for it, as the manager would take over every field of it. With a
+    /// `resourceVersion` the server refuses if the object has changed since.
+    ///
+    /// ```no_run
+    /// # use listwatch::types::ConfigMap;
+    /// # use listwatch::{Api, Client, PatchParams};
+    /// # use serde_json::json;
+    /// let maps = Api::<ConfigMap>::namespaced(&Client::try_default()?, "default");
+    /// maps.apply("web", &PatchParams::apply("foo-controller").force(), &json!({"data": {"color": "blue"}}))?;
+    /// # Ok::<(), listwatch::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If other managers have other values in these fields ([`is_conflict`](Error::is_conflict);
+    /// [`apply_conflicts`](Error::apply_conflicts) says who and where), there is no field manager, the object is not
+    /// valid, or the connection fails: it may have been applied then, and may be applied again.
+    pub fn apply<P: Serialize>(&self, name: &str, params: &PatchParams, object: &P) -> Result<K> {
+        self.send("apply", name, self.applied(name, "", params, object))
+    }
+
+    /// The same for the status: `json!({"status": {…}})`. It creates no object.
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply), and if there is no object ([`is_not_found`](Error::is_not_found)).
+    pub fn apply_status<P: Serialize>(&self, name: &str, params: &PatchParams, object: &P) -> Result<K> {
+        self.send("apply the status of", name, self.applied(name, "status", params, object))
+    }
+
     /// Deletes an object.
     ///
     /// # Errors
@@ -321,6 +355,24 @@ impl<K: Resource> Api<K> {
             (None, Some(namespace)) => self.within(namespace),
             _ => self.clone(),
         }
+    }
+
+    /// An apply must name its object, though the path does.
+    fn applied(
+        &self,
+        name: &str,
+        subresource: &str,
+        params: &PatchParams,
+        object: &impl Serialize,
+    ) -> Result<RawRequest> {
+        let mut object = serde_json::to_value(object)
+            .map_err(|e| Error::invalid("what is sent cannot be written as JSON").with_source(e))?;
+        let fields = object.as_object_mut();
+        let metadata = fields.map(|fields| fields.entry("metadata").or_insert_with(|| serde_json::json!({})));
+        if let Some(metadata) = metadata.and_then(serde_json::Value::as_object_mut) {
+            metadata.entry("name").or_insert_with(|| name.into());
+        }
+        self.collection.patch(name, subresource, params, &Patch::Apply(object))
     }
 
     fn send(&self, verb: &str, name: &str, request: Result<RawRequest>) -> Result<K> {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use crate::cache::{InformerFactory, Lister};
 use crate::client::{Api, Client};
 use crate::error::{Error, Result};
-use crate::object::{OwnerReference, Resource, StaticResource};
+use crate::object::{Kinded, OwnerReference, Resource, StaticResource};
+use crate::types::ObjectReference;
 
 /// An object to be worked on, and what a controller needs for it. Reads like the object itself.
 pub struct Request<K> {
@@ -56,17 +57,18 @@ impl<K: Resource> Request<K> {
     #[must_use]
     pub fn owner_reference(&self) -> OwnerReference
     where
-        K: StaticResource,
+        K: Kinded,
     {
-        let resource = K::api_resource();
-        OwnerReference {
-            api_version: (&*resource.api_version).into(),
-            kind: (&*resource.kind).into(),
-            name: self.object.name().into(),
-            uid: self.object.uid().into(),
-            controller: Some(true),
-            block_owner_deletion: Some(true),
-        }
+        OwnerReference::controller_of(&*self.object)
+    }
+
+    /// Points at the object: what an [`EventRecorder`](crate::EventRecorder) tells of.
+    #[must_use]
+    pub fn object_reference(&self) -> ObjectReference
+    where
+        K: Kinded,
+    {
+        ObjectReference::of(&*self.object)
     }
 
     /// Whether an object is managed by this one: by its uid, so not by an earlier one of its name.

@@ -9,6 +9,7 @@ mod map;
 mod meta;
 #[allow(clippy::module_inception, reason = "it holds the type Object")]
 mod object;
+mod owner;
 #[cfg(feature = "pack")]
 mod pack;
 #[cfg(not(feature = "pack"))]
@@ -30,12 +31,14 @@ pub use list::{List, ListMeta};
 pub use map::Map;
 pub use meta::{ObjectMeta, OwnerReference};
 pub use object::Object;
+pub use owner::Kinded;
 pub use pack::Packer;
 pub use quantity::Quantity;
 pub use resource::{ApiResource, Resource, Scope, StaticResource, Whole};
 pub use selector::{
     FieldRequirement, FieldSelector, LabelSelector, LabelSelectorRequirement, Operator, Requirement, Selector,
 };
+pub(crate) use selector::{check_key, is_dns_name};
 pub use status::{Status, StatusCause, StatusDetails, StatusMeta};
 use tell::excerpt;
 pub(crate) use tell::{cut, short, tell, tell_bytes};

@@ -283,6 +283,10 @@ impl Resource for Object {
         self.metadata.deletion_timestamp.is_some()
     }
 
+    fn finalizers(&self) -> &[String] {
+        &self.metadata.finalizers
+    }
+
     fn pack(&mut self, packer: &mut Packer) {
         packer.pack(&mut self.body);
     }

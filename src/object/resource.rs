@@ -132,6 +132,9 @@ pub trait Resource: Clone + fmt::Debug + Serialize + DeserializeOwned + Send + S
     /// Whether the object is being deleted and waits for its finalizers or a grace period.
     fn is_deleting(&self) -> bool;
 
+    /// Who must act before the object can go.
+    fn finalizers(&self) -> &[String];
+
     /// Namespace and name. To be left as it is: caches put it together by themselves, too.
     fn key(&self) -> ObjectKey {
         ObjectKey::new(self.namespace(), self.name())
@@ -244,6 +247,9 @@ macro_rules! resource {
             }
             fn is_deleting(&self) -> bool {
                 self.metadata.deletion_timestamp.is_some()
+            }
+            fn finalizers(&self) -> &[::std::string::String] {
+                &self.metadata.finalizers
             }
         }
         impl $crate::StaticResource for $type {

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::Condition;
-use crate::object::{IntOrString, Map, ObjectMeta, Quantity, Text};
+use crate::object::{IntOrString, Kinded, Map, ObjectMeta, Quantity, Text};
 use crate::resource;
 
 fields! {
@@ -213,6 +213,24 @@ resource!(Namespace: "v1", "Namespace", "namespaces", cluster, whole);
 resource!(ServiceAccount: "v1", "ServiceAccount", "serviceaccounts", namespaced, whole);
 resource!(Service: "v1", "Service", "services", namespaced);
 resource!(Node: "v1", "Node", "nodes", cluster);
+
+impl ObjectReference {
+    /// Points at an object, in the version that it has here.
+    #[doc(alias = "object_ref")]
+    #[must_use]
+    pub fn of(object: &impl Kinded) -> Self {
+        let (api_version, kind) = object.api_version_and_kind();
+        Self {
+            api_version,
+            kind,
+            namespace: object.namespace().unwrap_or_default().into(),
+            name: object.name().into(),
+            uid: object.uid().into(),
+            resource_version: object.resource_version().into(),
+            field_path: String::new(),
+        }
+    }
+}
 
 impl Node {
     /// Whether it can run pods: its condition `Ready` is true.

@@ -37,7 +37,7 @@ pub use apps::{
 };
 pub use batch::{Job, JobSpec, JobStatus};
 pub use byte_string::ByteString;
-pub use condition::Condition;
+pub use condition::{Condition, find_condition, set_condition};
 pub use config::{ConfigMap, Secret};
 pub use coordination::{Lease, LeaseSpec};
 pub use core::{

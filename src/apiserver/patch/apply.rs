@@ -41,6 +41,14 @@ pub(super) fn apply(
     let meta = metadata(&mut config);
     meta.insert("name".into(), call.name.clone().into());
     without_nulls(&mut config);
+    // What this endpoint does not write becomes nobody's: `GetResetFields` of kube-apiserver's strategies.
+    if let Some(fields) = config.as_object_mut() {
+        match &*call.subresource {
+            "" if kind.status => drop(fields.remove("status")),
+            "status" => fields.retain(|name, _| name == "metadata" || name == "status"),
+            _ => {}
+        }
+    }
 
     let shape = Shape::of(kind);
     let said = leaves(shape, &config, false);

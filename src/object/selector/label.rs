@@ -243,7 +243,7 @@ impl fmt::Debug for Requirement {
 }
 
 /// `[prefix/]name`: the prefix a DNS name, the name as a value but not empty. apimachinery's `IsLabelKey`.
-pub(super) fn check_key(key: &str) -> Result<(), String> {
+pub(crate) fn check_key(key: &str) -> Result<(), String> {
     let name = match key.split_once('/') {
         Some((prefix, name)) if is_dns_name(prefix) => name,
         Some(_) => return Err(format!("the part of key {} before / is not a DNS name", excerpt(key))),
@@ -271,7 +271,7 @@ fn is_label(text: &str) -> bool {
         && !text.ends_with(['-', '_', '.'])
 }
 
-fn is_dns_name(text: &str) -> bool {
+pub(crate) fn is_dns_name(text: &str) -> bool {
     text.len() <= 253
         && text.split('.').all(|part| {
             !part.is_empty()
