@@ -9,6 +9,7 @@ pub mod controller;
 pub mod leader;
 pub mod events;
 pub mod finalizer;
+pub mod metrics;
 pub mod object;
 pub mod types;
 pub mod wait;
