@@ -6,9 +6,9 @@ pub mod cache;
 pub mod client;
 pub mod config;
 pub mod controller;
-pub mod leader;
 pub mod events;
 pub mod finalizer;
+pub mod leader;
 pub mod metrics;
 pub mod object;
 pub mod types;
@@ -41,10 +41,9 @@ pub use clock::Clock;
 pub use config::KubeconfigOptions;
 pub use config::{Config, Credentials};
 pub use controller::{Controller, Request};
-pub use error::{Error, OptionalExt, Result, Unfit};
-pub use leader::{LeaderElector, LeaseLock};
 pub use error::{ApplyConflict, Error, OptionalExt, Result, Unfit};
 pub use events::{EventRecorder, EventType};
+pub use leader::{LeaderElector, LeaseLock};
 pub use object::{
     ApiResource, FieldSelector, IntOrString, Kinded, LabelSelector, List, ListMeta, Map, MicroTime, Object,
     ObjectKey, ObjectMeta, Operator, OwnerReference, Quantity, Resource, Scope, Selector, StaticResource,

@@ -244,9 +244,6 @@ impl Config {
                 Proxy::new(&Url::proxy(text)?).map(Some).map_err(bad)
             }
             None if self.environment_proxy => proxy::from_environment(&Url::server(&self.server)?, env),
-            None if self.environment_proxy && cfg!(feature = "proxy") => {
-                proxy::from_environment(&Url::server(&self.server)?, env)
-            }
             None => Ok(None),
         }
     }

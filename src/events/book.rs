@@ -169,7 +169,9 @@ impl Book {
     /// Forgets the one that was told longest ago.
     fn make_room(&mut self) {
         let told = self.entries.iter().filter(|(_, entry)| !entry.is_pending());
-        if let Some(key) = told.min_by_key(|(_, entry)| (entry.seen, entry.number)).map(|(key, _)| key.clone()) {
+        if let Some(key) =
+            told.min_by_key(|(_, entry)| (entry.seen, entry.number)).map(|(key, _)| key.clone())
+        {
             self.entries.remove(&key);
         }
     }

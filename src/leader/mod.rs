@@ -274,7 +274,8 @@ impl LeaderElector {
         let Timing { lease, renew, retry } = self.timing;
         let wrong = if self.lock.identity.is_empty() {
             "a candidate needs an identity".into()
-        } else if lease.as_secs() == 0 || lease.subsec_nanos() != 0 || i32::try_from(lease.as_secs()).is_err() {
+        } else if lease.as_secs() == 0 || lease.subsec_nanos() != 0 || i32::try_from(lease.as_secs()).is_err()
+        {
             format!("lease_duration is {lease:?}, and must be whole seconds, as the Lease has no others")
         } else if retry.is_zero() {
             "retry_period is zero".into()

@@ -119,7 +119,9 @@ impl Board {
         };
         match passed {
             Some(0) => warn!(target: "listwatch::leader", "{error}"),
-            Some(more) => warn!(target: "listwatch::leader", "{error} (and {more} other errors in the last minutes)"),
+            Some(more) => {
+                warn!(target: "listwatch::leader", "{error} (and {more} other errors in the last minutes)")
+            }
             None => {}
         }
     }

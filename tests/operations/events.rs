@@ -83,7 +83,10 @@ fn an_event_says_who_what_when_and_of_which_object() {
     assert_eq!((&*event.metadata.namespace, &event.regarding), ("default", object));
     assert_eq!(event.related.as_deref(), Some(&related));
     assert_eq!((&*event.reporting_controller, &*event.reporting_instance), ("example.com/foo", "foo-0"));
-    assert_eq!((&*event.type_, &*event.reason, &*event.action, &*event.note), ("Warning", "Failed", "Sync", "no room"));
+    assert_eq!(
+        (&*event.type_, &*event.reason, &*event.action, &*event.note),
+        ("Warning", "Failed", "Sync", "no room")
+    );
     assert_eq!(event.event_time, Some(scene.clock.wall().into()));
     assert!(event.series.is_none() && event.metadata.name.starts_with("a."), "{}", event.metadata.name);
 }
@@ -172,8 +175,10 @@ fn one_object_gets_25_events_at_once_and_then_one_in_five_minutes() {
 fn a_server_that_fails_is_tried_again_and_one_that_refuses_is_not() {
     let scene = Scene::new();
     for fault in [Effect::Reply(Reply::status(500, "InternalError", "not now")), Effect::Close] {
-        let failing = scene.server.inject(Fault::new(fault.clone()).method("POST").path("/apis/events.k8s.io"));
-        let (before, reason) = (scene.events().len(), format!("{fault:?}").split('(').next().unwrap().to_owned());
+        let failing =
+            scene.server.inject(Fault::new(fault.clone()).method("POST").path("/apis/events.k8s.io"));
+        let (before, reason) =
+            (scene.events().len(), format!("{fault:?}").split('(').next().unwrap().to_owned());
         scene.tell(&reason);
         assert!(failing.wait_for_hit(LONG));
         drop(failing);
@@ -187,7 +192,8 @@ fn a_server_that_fails_is_tried_again_and_one_that_refuses_is_not() {
         eventually("it is written", written);
     }
     assert_eq!(scene.recorder.dropped(), 0);
-    let forbidden = Fault::new(Effect::Reply(Reply::status(403, "Forbidden", "no right"))).method("POST").once();
+    let forbidden =
+        Fault::new(Effect::Reply(Reply::status(403, "Forbidden", "no right"))).method("POST").once();
     let refusing = scene.server.inject(forbidden);
     scene.tell("Refused");
     eventually("it is left out", || scene.recorder.dropped() == 1);
@@ -259,7 +265,8 @@ fn a_server_that_hangs_holds_up_neither_callers_nor_the_end() {
     let server = ApiServer::start().unwrap();
     let hanging = server.inject(Fault::new(Effect::Silence).method("POST").path("/apis/events.k8s.io"));
     let stop = Stop::new();
-    let builder = EventRecorder::builder(&server.client().unwrap(), "foo").flush_within(Duration::from_millis(200));
+    let builder =
+        EventRecorder::builder(&server.client().unwrap(), "foo").flush_within(Duration::from_millis(200));
     let recorder = builder.start(&stop).unwrap();
     let object = ObjectReference { name: "a".into(), ..ObjectReference::default() };
     recorder.event(&object, EventType::Normal, "First", "Sync", "");

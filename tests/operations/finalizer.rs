@@ -99,7 +99,9 @@ fn a_race_is_a_conflict_and_changes_nothing() {
     let error = ensure(&maps, &bare, OURS).unwrap_err();
     assert!(error.is_conflict(), "{error}");
     assert!(
-        error.to_string().starts_with("change the finalizers of configmaps default/a: the object has changed"),
+        error
+            .to_string()
+            .starts_with("change the finalizers of configmaps default/a: the object has changed"),
         "{error}"
     );
     assert_eq!(maps.get("a").unwrap().metadata.finalizers, [THEIRS]);
