@@ -103,7 +103,8 @@ pub fn ensure<K: Resource>(api: &Api<K>, object: &K, name: &str) -> Result<Optio
         return Ok(None);
     }
     // The version guards it all: the list of finalizers, that it is not being deleted, and that it is this object.
-    let unchanged = json!({"op": "test", "path": "/metadata/resourceVersion", "value": object.resource_version()});
+    let unchanged =
+        json!({"op": "test", "path": "/metadata/resourceVersion", "value": object.resource_version()});
     let add = match object.finalizers() {
         [] => json!({"op": "add", "path": "/metadata/finalizers", "value": [name]}),
         _ => json!({"op": "add", "path": "/metadata/finalizers/-", "value": name}),

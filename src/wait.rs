@@ -121,11 +121,7 @@ pub fn deleted<K: Resource>(uid: &str) -> impl Condition<K> + use<K> {
 
 /// The pod's condition `Ready` is true.
 pub fn pod_ready() -> impl Condition<Pod> {
-    Known {
-        name: "is ready",
-        is: |pod: &Pod| Ok(pod.is_ready()),
-        conditions: |pod| &pod.status.conditions,
-    }
+    Known { name: "is ready", is: |pod: &Pod| Ok(pod.is_ready()), conditions: |pod| &pod.status.conditions }
 }
 
 /// The Deployment's condition `Available` is true, and of its present generation: as many pods as it may do with are
@@ -348,7 +344,9 @@ impl<K: Resource> Seen<K> {
             }
             // What was told of the one that does not fit was an error.
             Told::Delta(Delta::Replace { unfit, .. }) if !unfit.is_empty() => return Ok(false),
-            Told::Delta(Delta::Replace { items, .. }) => items.into_iter().find(|object| object.name() == name),
+            Told::Delta(Delta::Replace { items, .. }) => {
+                items.into_iter().find(|object| object.name() == name)
+            }
             Told::Delta(Delta::Upsert(object)) if object.name() == name => Some(object),
             Told::Delta(Delta::Delete { key, .. }) if key.name() == name => None,
             Told::Delta(_) => return Ok(false),

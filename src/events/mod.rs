@@ -205,7 +205,12 @@ impl EventRecorder {
     /// A recorder with other options.
     pub fn builder(client: &Client, controller: impl Into<String>) -> EventRecorderBuilder {
         let flush_within = Duration::from_secs(5);
-        EventRecorderBuilder { client: client.clone(), controller: controller.into(), instance: None, flush_within }
+        EventRecorderBuilder {
+            client: client.clone(),
+            controller: controller.into(),
+            instance: None,
+            flush_within,
+        }
     }
 
     /// Tells what happened to an object. Never blocks.
@@ -214,7 +219,14 @@ impl EventRecorder {
     /// `note` is for people. Reason and action are cut to 128 bytes, a note to 1024; the server refuses an Event without
     /// reason or action. See [`ObjectReference::of`] and [`Request::object_reference`](crate::Request::object_reference);
     /// a reference's `field_path` may name a part of the object: `spec.containers{main}`.
-    pub fn event(&self, regarding: &ObjectReference, type_: EventType, reason: &str, action: &str, note: &str) {
+    pub fn event(
+        &self,
+        regarding: &ObjectReference,
+        type_: EventType,
+        reason: &str,
+        action: &str,
+        note: &str,
+    ) {
         self.tell(regarding, None, type_, reason, action, note);
     }
 
@@ -457,7 +469,9 @@ impl Writer {
                 Outcome::Failed(e)
             }
             // Between two requests it came or went.
-            Err(e) if e.is_already_exists() || (e.is_not_found() && event.series.is_some()) => Outcome::Failed(e),
+            Err(e) if e.is_already_exists() || (e.is_not_found() && event.series.is_some()) => {
+                Outcome::Failed(e)
+            }
             Err(e) => Outcome::Refused(e),
         }
     }

@@ -74,7 +74,9 @@ impl ObjectMeta {
             Err(Error::invalid(format!("{kind} {owner} cannot be the controller of {object}: {why}")))
         };
         match owner.namespace() {
-            _ if reference.uid.is_empty() => return refuse("it has no uid, so it was not created yet".into()),
+            _ if reference.uid.is_empty() => {
+                return refuse("it has no uid, so it was not created yet".into());
+            }
             Some(_) if self.namespace.is_empty() => {
                 return refuse("that has no namespace, and its owner has one".into());
             }

@@ -75,8 +75,9 @@ pub fn find_condition<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'
 /// ```
 #[doc(alias = "SetStatusCondition")]
 pub fn set_condition(conditions: &mut Vec<Condition>, condition: Condition) -> bool {
-    let transition =
-        |condition: &Condition| condition.last_transition_time.or_else(|| Some(Clock::system().wall().into()));
+    let transition = |condition: &Condition| {
+        condition.last_transition_time.or_else(|| Some(Clock::system().wall().into()))
+    };
     let Some(old) = conditions.iter_mut().find(|c| c.type_ == condition.type_) else {
         let last_transition_time = transition(&condition);
         conditions.push(Condition { last_transition_time, ..condition });

@@ -83,7 +83,10 @@ fn an_event_says_who_what_when_and_of_which_object() {
     assert_eq!((&*event.metadata.namespace, &event.regarding), ("default", object));
     assert_eq!(event.related.as_deref(), Some(&related));
     assert_eq!((&*event.reporting_controller, &*event.reporting_instance), ("example.com/foo", "foo-0"));
-    assert_eq!((&*event.type_, &*event.reason, &*event.action, &*event.note), ("Warning", "Failed", "Sync", "no room"));
+    assert_eq!(
+        (&*event.type_, &*event.reason, &*event.action, &*event.note),
+        ("Warning", "Failed", "Sync", "no room")
+    );
     assert_eq!(event.event_time, Some(scene.clock.wall().into()));
     assert!(event.series.is_none() && event.metadata.name.starts_with("a."), "{}", event.metadata.name);
 }
@@ -172,8 +175,10 @@ fn one_object_gets_25_events_at_once_and_then_one_in_five_minutes() {
 fn a_server_that_fails_is_tried_again_and_one_that_refuses_is_not() {
     let scene = Scene::new();
     for fault in [Effect::Reply(Reply::status(500, "InternalError", "not now")), Effect::Close] {
-        let failing = scene.server.inject(Fault::new(fault.clone()).method("POST").path("/apis/events.k8s.io"));
-        let (before, reason) = (scene.events().len(), format!("{fault:?}").split('(').next().unwrap().to_owned());
+        let failing =
+            scene.server.inject(Fault::new(fault.clone()).method("POST").path("/apis/events.k8s.io"));
+        let (before, reason) =
+            (scene.events().len(), format!("{fault:?}").split('(').next().unwrap().to_owned());
         scene.tell(&reason);
         assert!(failing.wait_for_hit(LONG));
         drop(failing);
@@ -187,7 +192,8 @@ fn a_server_that_fails_is_tried_again_and_one_that_refuses_is_not() {
         eventually("it is written", written);
     }
     assert_eq!(scene.recorder.dropped(), 0);
-    let forbidden = Fault::new(Effect::Reply(Reply::status(403, "Forbidden", "no right"))).method("POST").once();
+    let forbidden =
+        Fault::new(Effect::Reply(Reply::status(403, "Forbidden", "no right"))).method("POST").once();
     let refusing = scene.server.inject(forbidden);
     scene.tell("Refused");
     eventually("it is left out", || scene.recorder.dropped() == 1);
@@ -208,6 +214,50 @@ fn repetitions_while_the_server_is_away_come_as_one_event() {
     scene.server.resume().unwrap();
     scene.end();
     assert_eq!((scene.counts(), scene.recorder.dropped()), (vec![("Synced".into(), 5)], 0));
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_is_left_alone_for_a_while() {
+    let scene = Scene::new();
+    let away = scene.server.inject(Fault::new(Effect::Close).method("POST").path("/apis/events.k8s.io"));
+    scene.tell("First");
+    assert!(away.wait_for_hit(LONG));
+    eventually("it waits", || scene.clock.next_timer().is_some());
+    let writes = scene.writes();
+    (0..25).for_each(|number| scene.tell(&format!("Reason{number}")));
+    eventually("all are taken", || scene.recorder.limited() == 1);
+    eventually("it waits again", || scene.clock.next_timer().is_some());
+    assert_eq!(scene.writes(), writes);
+    drop(away);
+    let written = || {
+        scene.clock.advance(Duration::from_secs(1));
+        scene.events().len() == 25
+    };
+    eventually("they are written", written);
+}
+
+#[test]
+fn a_series_is_told_to_its_end_before_the_next_begins() {
+    let scene = Scene::new();
+    // Its calls outlast what the clock is advanced by.
+    let client = scene.server.client().unwrap().with_timeout(60 * MINUTE);
+    let recorder = EventRecorder::start(&client, "foo", &scene.stop).unwrap();
+    let tell = |reason: &str| recorder.event(&scene.object, EventType::Normal, reason, "Sync", "");
+    tell("Synced");
+    tell("Synced");
+    scene.shows(&[("Synced", 2)]);
+    tell("Synced");
+    let late = scene.server.inject(Fault::new(Effect::Late).method("POST").path("/apis/events.k8s.io"));
+    tell("Other");
+    assert!(late.wait_for_hit(LONG));
+    // The series is over before its thread can say so, and another begins.
+    scene.clock.advance(6 * MINUTE);
+    tell("Synced");
+    drop(late);
+    scene.shows(&[("Other", 1), ("Synced", 1), ("Synced", 3)]);
+    assert_eq!(recorder.dropped(), 0);
+    scene.end();
+    recorder.join();
 }
 
 #[test]
@@ -259,7 +309,8 @@ fn a_server_that_hangs_holds_up_neither_callers_nor_the_end() {
     let server = ApiServer::start().unwrap();
     let hanging = server.inject(Fault::new(Effect::Silence).method("POST").path("/apis/events.k8s.io"));
     let stop = Stop::new();
-    let builder = EventRecorder::builder(&server.client().unwrap(), "foo").flush_within(Duration::from_millis(200));
+    let builder =
+        EventRecorder::builder(&server.client().unwrap(), "foo").flush_within(Duration::from_millis(200));
     let recorder = builder.start(&stop).unwrap();
     let object = ObjectReference { name: "a".into(), ..ObjectReference::default() };
     recorder.event(&object, EventType::Normal, "First", "Sync", "");

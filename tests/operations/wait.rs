@@ -7,7 +7,8 @@ use listwatch::apiserver::faults::{Effect, Fault, Reply};
 use listwatch::types::{ConfigMap, CustomResourceDefinition, Deployment, Job, Pod};
 use listwatch::wait::{self, Condition, until};
 use listwatch::{
-    Api, ApiResource, ApiServer, Clock, DeleteParams, Error, Object, Patch, PatchParams, PostParams, Scope, Stop,
+    Api, ApiResource, ApiServer, Clock, DeleteParams, Error, Object, Patch, PatchParams, PostParams, Scope,
+    Stop,
 };
 use serde_json::{Value, json};
 
@@ -206,7 +207,10 @@ fn a_wait_that_cannot_begin_fails_at_once() {
     let foos = Api::<Object>::namespaced_with(&server.client().unwrap(), "default", &unknown);
     let error = until(&foos, "a", wait::condition_is("Ready", "True"), LONG, &Stop::new()).unwrap_err();
     assert!(error.is_not_found(), "{error}");
-    assert!(error.to_string().starts_with("wait until foos.example.com default/a has Ready=True: "), "{error}");
+    assert!(
+        error.to_string().starts_with("wait until foos.example.com default/a has Ready=True: "),
+        "{error}"
+    );
 
     let maps = config_maps(&server);
     server.set_token("another");
@@ -263,8 +267,10 @@ fn ready_made_conditions_look_at_the_present_generation() {
         assert!(!condition.check(None).unwrap());
         condition.check(Some(&serde_json::from_value(object).unwrap())).unwrap()
     }
-    let object = |observed: i64, condition: Value| json!({"apiVersion": "example.com/v1", "kind": "Foo",
-        "metadata": {"name": "a", "generation": 2}, "status": {"observedGeneration": observed, "conditions": [condition]}});
+    let object = |observed: i64, condition: Value| {
+        json!({"apiVersion": "example.com/v1", "kind": "Foo",
+        "metadata": {"name": "a", "generation": 2}, "status": {"observedGeneration": observed, "conditions": [condition]}})
+    };
     let available = |status| json!({"type": "Available", "status": status});
     assert!(is::<Deployment>(wait::deployment_available(), object(2, available("True"))));
     assert!(!is::<Deployment>(wait::deployment_available(), object(1, available("True"))));
@@ -297,6 +303,7 @@ fn an_object_is_given_back_as_the_cache_would_hold_it() {
     );
     create(&config_maps(&server), "a");
     let found: Option<Arc<Object>> =
-        until(&all.within("default"), "a", |object: Option<&Object>| object.is_some(), LONG, &Stop::new()).unwrap();
+        until(&all.within("default"), "a", |object: Option<&Object>| object.is_some(), LONG, &Stop::new())
+            .unwrap();
     assert_eq!(found.unwrap().get_str("/data/key").as_deref(), Some("value"));
 }

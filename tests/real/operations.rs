@@ -47,7 +47,8 @@ fn events_are_taken_and_shown_as_those_of_client_go() {
     // What kubectl describe asks for.
     let core = listwatch::ApiResource::new("v1", "Event", "events", listwatch::Scope::Namespaced);
     let described = ListParams::default().fields(format!("involvedObject.uid={}", object.uid));
-    let described = Api::<Object>::namespaced_with(&client, &namespace, &core).list(&described).unwrap().items;
+    let described =
+        Api::<Object>::namespaced_with(&client, &namespace, &core).list(&described).unwrap().items;
     assert_eq!(described[0].get_str("/reportingComponent").as_deref(), Some("example.com/foo"));
 }
 
@@ -117,8 +118,8 @@ fn waits_follow_one_object() {
     std::thread::scope(|scope| {
         let typed = scope.spawn(|| wait::until(&web, "web", wait::deployment_available(), LONG, &stop));
         let whole = Api::<Object>::namespaced_with(&client, &namespace, &Deployment::api_resource());
-        let whole =
-            scope.spawn(|| wait::until(&{ whole }, "web", wait::condition_is("available", "true"), LONG, &stop));
+        let whole = scope
+            .spawn(|| wait::until(&{ whole }, "web", wait::condition_is("available", "true"), LONG, &stop));
         web.create(&PostParams::default(), &deployment("web", 1)).unwrap();
         web.patch_status("web", &PatchParams::default(), &Patch::Merge(available)).unwrap();
         assert_eq!(typed.join().unwrap().unwrap().unwrap().name(), "web");

@@ -5,5 +5,5 @@ mod label;
 mod parse;
 
 pub use field::{FieldRequirement, FieldSelector};
-pub(crate) use label::{check_key, is_dns_name};
 pub use label::{LabelSelector, LabelSelectorRequirement, Operator, Requirement, Selector};
+pub(crate) use label::{check_key, is_dns_name};
