@@ -57,7 +57,9 @@ fn main() -> Result<(), Error> {
     let done = std::thread::scope(|scope| {
         let controller = scope.spawn(|| {
             let controller = Controller::<Foo>::all(&session.client).owns::<Deployment>().workers(2);
-            controller.run(&stop, move |foo: &Request<Foo>| reconcile(foo, &events)).inspect_err(|_| stop.stop())
+            controller
+                .run(&stop, move |foo: &Request<Foo>| reconcile(foo, &events))
+                .inspect_err(|_| stop.stop())
         });
         let told = story::tell(&session, &stop);
         stop.stop();
