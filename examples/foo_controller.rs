@@ -9,12 +9,10 @@
 
 #![allow(clippy::expect_used, reason = "an example may end so")]
 
-use std::time::UNIX_EPOCH;
-
-use listwatch::types::{Deployment, Event};
+use listwatch::types::Deployment;
 use listwatch::{
-    Action, Controller, Error, ObjectMeta, Patch, PatchParams, PostParams, Request, Resource, StaticResource,
-    Stop, resource,
+    Action, Controller, Error, EventRecorder, EventType, ObjectMeta, Patch, PatchParams, PostParams, Request,
+    Resource, Stop, resource,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -51,16 +49,24 @@ resource!(Foo: "samplecontroller.k8s.io/v1alpha1", "Foo", "foos", namespaced, wh
 fn main() -> Result<(), Error> {
     let session = support::connect()?;
     let stop = Stop::new();
+    // What it tells last is written after the controller has ended.
+    let last = Stop::new();
+    let recorder = EventRecorder::start(&session.client, "sample-controller", &last)?;
+    let events = recorder.clone();
     let installed = story::install(&session.client)?;
     let done = std::thread::scope(|scope| {
         let controller = scope.spawn(|| {
             let controller = Controller::<Foo>::all(&session.client).owns::<Deployment>().workers(2);
-            controller.run(&stop, reconcile).inspect_err(|_| stop.stop())
+            controller
+                .run(&stop, move |foo: &Request<Foo>| reconcile(foo, &events))
+                .inspect_err(|_| stop.stop())
         });
         let told = story::tell(&session, &stop);
         stop.stop();
         controller.join().expect("the controller does not panic").and(told)
     });
+    last.stop();
+    recorder.join();
     if installed && session.server.is_none() {
         story::uninstall(&session.client)?;
     }
@@ -68,7 +74,7 @@ fn main() -> Result<(), Error> {
 }
 
 /// Makes the world as this Foo wants it. Called when the Foo or its Deployment has changed.
-fn reconcile(foo: &Request<Foo>) -> Result<Action, Error> {
+fn reconcile(foo: &Request<Foo>, recorder: &EventRecorder) -> Result<Action, Error> {
     let (namespace, name) = (foo.namespace().unwrap_or_default(), &foo.spec.deployment_name);
     let deployments = foo.api::<Deployment>();
     let deployment = match foo.lister::<Deployment>()?.get(namespace, name) {
@@ -76,7 +82,8 @@ fn reconcile(foo: &Request<Foo>) -> Result<Action, Error> {
         None => deployments.create(&PostParams::default(), &wanted(foo))?,
         Some(other) if !foo.controls(&*other) => {
             let message = format!("Resource {name:?} already exists and is not managed by Foo");
-            tell_event(foo, "Warning", "ErrResourceExists", &message)?;
+            let this = foo.object_reference();
+            recorder.event(&this, EventType::Warning, "ErrResourceExists", "Sync", &message);
             return Ok(Action::await_change());
         }
         Some(mine) if foo.spec.replicas.is_some() && mine.spec.replicas != foo.spec.replicas => {
@@ -89,7 +96,8 @@ fn reconcile(foo: &Request<Foo>) -> Result<Action, Error> {
     if foo.status.available_replicas != available {
         let status = json!({"status": {"availableReplicas": available}});
         foo.api::<Foo>().patch_status(foo.name(), &PatchParams::default(), &Patch::Merge(status))?;
-        tell_event(foo, "Normal", "Synced", "Foo synced successfully")?;
+        let this = foo.object_reference();
+        recorder.event(&this, EventType::Normal, "Synced", "Sync", "Foo synced successfully");
     }
     Ok(Action::await_change())
 }
@@ -109,31 +117,4 @@ fn wanted(foo: &Request<Foo>) -> Deployment {
         },
     });
     serde_json::from_value(deployment).expect("a Deployment")
-}
-
-/// Tells of a Foo what `kubectl describe` then shows.
-fn tell_event(foo: &Request<Foo>, kind: &str, reason: &str, note: &str) -> Result<(), Error> {
-    let now = foo.client().clock().wall();
-    let nanos = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-    let resource = Foo::api_resource();
-    let event = Event {
-        metadata: ObjectMeta::named(format!("{}.{nanos:x}", foo.name())),
-        event_time: Some(now.into()),
-        reporting_controller: "sample-controller".into(),
-        reporting_instance: "sample-controller-0".into(),
-        action: "Sync".into(),
-        reason: reason.into(),
-        note: note.into(),
-        type_: kind.into(),
-        regarding: listwatch::types::ObjectReference {
-            api_version: resource.api_version.into_owned().into(),
-            kind: resource.kind.into_owned().into(),
-            namespace: foo.namespace().unwrap_or_default().into(),
-            name: foo.name().into(),
-            uid: foo.uid().into(),
-            ..Default::default()
-        },
-        ..Default::default()
-    };
-    foo.api::<Event>().create(&PostParams::default(), &event).map(drop)
 }

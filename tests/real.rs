@@ -9,6 +9,7 @@
 //! - `outage`: the server killed, stopped for a while, its history gone
 //! - `scenarios`: those of connections, as in `tests/scenarios.rs`, each list mode through a proxy with faults
 //! - `custom`: custom resources, controllers, leases
+//! - `operations`: events, finalizers, waiting, applies, owners: as in `tests/operations.rs`
 //!
 //! `server` starts it. Without its binaries the tests pass and say so, unless `LISTWATCH_REAL=required`.
 #![cfg(all(feature = "tls", feature = "kubeconfig"))]
@@ -28,6 +29,8 @@ mod certificates;
 mod custom;
 #[path = "real/informer.rs"]
 mod informer;
+#[path = "real/operations.rs"]
+mod operations;
 #[path = "real/outage.rs"]
 mod outage;
 #[path = "real/scenarios.rs"]

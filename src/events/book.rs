@@ -235,3 +235,59 @@ impl Reference {
         Self { api_version, kind, namespace, name, uid, field_path }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::object::ObjectMeta;
+
+    fn told(object: usize, at: Instant) -> Told {
+        let regarding = ObjectReference { name: object.to_string(), ..ObjectReference::default() };
+        Told { event: Event { metadata: ObjectMeta::named("x"), regarding, ..Event::default() }, at }
+    }
+
+    fn dropped(lost: &Lost) -> u64 {
+        lost.dropped.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn what_the_server_has_makes_room_and_what_it_has_not_does_not() {
+        let (mut book, lost, now) = (Book::default(), Lost::default(), Clock::system().now());
+        (0..MOST + 10).for_each(|object| book.take(told(object, now), &lost));
+        assert_eq!((book.entries.len(), dropped(&lost)), (MOST, 10));
+        let first = book.due(now).unwrap();
+        assert_eq!(book.get(&first).unwrap().0.regarding.name, "0", "the oldest is written first");
+        book.written(&first, now);
+        book.take(told(MOST + 20, now), &lost);
+        assert_eq!((book.entries.len(), dropped(&lost)), (MOST, 10));
+        assert!(book.get(&first).is_none());
+    }
+
+    #[test]
+    fn an_event_is_given_up_after_twelve_tries() {
+        let (mut book, lost, now) = (Book::default(), Lost::default(), Clock::system().now());
+        book.take(told(0, now), &lost);
+        book.take(told(0, now), &lost);
+        let again = |tries: u32| now + Duration::from_secs(600) * tries;
+        for tries in 0..12 {
+            assert_eq!(dropped(&lost), 0);
+            assert!(book.due(again(tries) - Duration::from_nanos(1)).is_none() || tries == 0);
+            let key = book.due(again(tries)).unwrap();
+            book.failed(&key, again(tries + 1), &lost);
+        }
+        assert_eq!((book.next(), dropped(&lost)), (None, 2));
+    }
+
+    #[test]
+    fn what_is_over_is_forgotten_with_its_memory() {
+        let (mut book, lost, now) = (Book::default(), Lost::default(), Clock::system().now());
+        (0..MOST).for_each(|object| book.take(told(object, now), &lost));
+        for key in book.pending() {
+            book.written(&key, now);
+        }
+        assert_eq!(book.next(), Some(now + FINISH));
+        assert!(book.due(now + FINISH).is_none());
+        assert!(book.entries.is_empty() && book.entries.capacity() < MOST / 8);
+    }
+}

@@ -62,3 +62,26 @@ impl Limits {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::types::ObjectReference;
+
+    #[test]
+    fn no_more_objects_are_remembered_than_there_is_room_for() {
+        let (mut limits, mut now) = (Limits::default(), Clock::system().now());
+        let of = |name: usize| Event {
+            regarding: ObjectReference { name: name.to_string(), ..ObjectReference::default() },
+            ..Event::default()
+        };
+        for object in 0..MOST * 2 {
+            now += Duration::from_secs(1);
+            assert!(limits.pass(&of(object), now));
+            assert!(limits.0.len() <= MOST);
+        }
+        let last = of(MOST * 2 - 1);
+        assert_eq!((0..30).filter(|_| limits.pass(&last, now)).count(), 24, "one was taken before");
+    }
+}

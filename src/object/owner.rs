@@ -106,10 +106,8 @@ mod tests {
     use crate::types::{ConfigMap, Deployment, Node};
 
     fn deployment() -> Deployment {
-        let mut deployment = Deployment::default();
-        deployment.metadata = ObjectMeta::named("web").in_namespace("shop");
-        deployment.metadata.uid = "u-1".into();
-        deployment
+        let metadata = ObjectMeta { uid: "u-1".into(), ..ObjectMeta::named("web").in_namespace("shop") };
+        Deployment { metadata, ..Deployment::default() }
     }
 
     fn child() -> ObjectMeta {
@@ -167,8 +165,7 @@ mod tests {
             assert!(error.to_string().contains("namespace"), "{error}");
             assert!(error.is_invalid_argument() && child.owner_references.is_empty());
         }
-        let mut node = Node::default();
-        node.metadata = ObjectMeta::named("n1");
+        let mut node = Node { metadata: ObjectMeta::named("n1"), ..Node::default() };
         assert!(child().set_controller_reference(&node).unwrap_err().to_string().contains("no uid"));
         node.metadata.uid = "u-3".into();
         let mut child = child();

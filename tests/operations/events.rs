@@ -217,6 +217,50 @@ fn repetitions_while_the_server_is_away_come_as_one_event() {
 }
 
 #[test]
+fn a_server_that_cannot_be_reached_is_left_alone_for_a_while() {
+    let scene = Scene::new();
+    let away = scene.server.inject(Fault::new(Effect::Close).method("POST").path("/apis/events.k8s.io"));
+    scene.tell("First");
+    assert!(away.wait_for_hit(LONG));
+    eventually("it waits", || scene.clock.next_timer().is_some());
+    let writes = scene.writes();
+    (0..25).for_each(|number| scene.tell(&format!("Reason{number}")));
+    eventually("all are taken", || scene.recorder.limited() == 1);
+    eventually("it waits again", || scene.clock.next_timer().is_some());
+    assert_eq!(scene.writes(), writes);
+    drop(away);
+    let written = || {
+        scene.clock.advance(Duration::from_secs(1));
+        scene.events().len() == 25
+    };
+    eventually("they are written", written);
+}
+
+#[test]
+fn a_series_is_told_to_its_end_before_the_next_begins() {
+    let scene = Scene::new();
+    // Its calls outlast what the clock is advanced by.
+    let client = scene.server.client().unwrap().with_timeout(60 * MINUTE);
+    let recorder = EventRecorder::start(&client, "foo", &scene.stop).unwrap();
+    let tell = |reason: &str| recorder.event(&scene.object, EventType::Normal, reason, "Sync", "");
+    tell("Synced");
+    tell("Synced");
+    scene.shows(&[("Synced", 2)]);
+    tell("Synced");
+    let late = scene.server.inject(Fault::new(Effect::Late).method("POST").path("/apis/events.k8s.io"));
+    tell("Other");
+    assert!(late.wait_for_hit(LONG));
+    // The series is over before its thread can say so, and another begins.
+    scene.clock.advance(6 * MINUTE);
+    tell("Synced");
+    drop(late);
+    scene.shows(&[("Other", 1), ("Synced", 1), ("Synced", 3)]);
+    assert_eq!(recorder.dropped(), 0);
+    scene.end();
+    recorder.join();
+}
+
+#[test]
 fn an_event_that_the_server_forgot_is_made_again() {
     let scene = Scene::new();
     scene.tell("Synced");

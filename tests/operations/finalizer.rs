@@ -111,6 +111,14 @@ fn a_race_is_a_conflict_and_changes_nothing() {
     remove(&maps, &both, THEIRS).unwrap().unwrap();
     assert!(remove(&maps, &both, OURS).unwrap_err().is_conflict());
     assert_eq!(maps.get("a").unwrap().metadata.finalizers, [OURS]);
+    // Ours was taken away by another replica, and theirs is where it was.
+    let one = maps.get("a").unwrap();
+    let two = ensure(&maps, &one, THEIRS).unwrap().unwrap();
+    remove(&maps, &two, OURS).unwrap().unwrap();
+    assert!(remove(&maps, &two, OURS).unwrap_err().is_conflict());
+    assert_eq!(maps.get("a").unwrap().metadata.finalizers, [THEIRS]);
+    let again = ensure(&maps, &maps.get("a").unwrap(), OURS).unwrap().unwrap();
+    remove(&maps, &again, THEIRS).unwrap().unwrap();
     // A change of anything else is in nobody's way.
     let held = maps.get("a").unwrap();
     let change = Patch::Merge(json!({"data": {"key": "other"}}));
