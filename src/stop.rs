@@ -94,7 +94,8 @@ impl Stop {
     /// [term](crate::leader), and its children, say so from the moment on when the term is over by the clock, though
     /// those who wait may be woken a little later.
     pub fn is_stopped(&self) -> bool {
-        self.0.stopped.load(Ordering::Acquire) || self.0.expiry.as_ref().is_some_and(|expiry| expiry.is_over())
+        self.0.stopped.load(Ordering::Acquire)
+            || self.0.expiry.as_ref().is_some_and(|expiry| expiry.is_over())
     }
 
     /// Waits for `time` or until stopped. Returns `true` if stopped.

@@ -8,7 +8,7 @@
 //! That two terms never overlap, whatever happens, is tried by random in `src/leader/simulation.rs`. Without Go the tests
 //! with client-go pass and say so, unless `LISTWATCH_GO=required`.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
 #[path = "leader/client_go.rs"]
 mod client_go;

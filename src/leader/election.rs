@@ -163,9 +163,9 @@ impl Election {
     /// Whether the Lease may be ours: it is, it is nobody's, or its holder has not renewed it for as long as it says.
     fn may_take(&self) -> bool {
         let Some((record, at)) = &self.seen else { return true };
-        let valid = record.lease_duration_seconds.map_or(self.timing.lease, |seconds| {
-            Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
-        });
+        let valid = record
+            .lease_duration_seconds
+            .map_or(self.timing.lease, |seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
         holder(record).is_none() || self.is_ours(record) || self.clock.now() >= *at + valid
     }
 

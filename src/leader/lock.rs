@@ -72,12 +72,12 @@ impl Desk {
         let api = self.api.with_stop(stop).with_timeout(limit);
         let done = match request {
             Request::Read => api.get(&self.lock.name).optional(),
-            Request::Create(record) => self.created(record).and_then(|lease| {
-                api.create(&PostParams::default(), &lease).map(Some)
-            }),
-            Request::Write(record) => self.written(record).and_then(|lease| {
-                api.replace(&self.lock.name, &PostParams::default(), &lease).map(Some)
-            }),
+            Request::Create(record) => {
+                self.created(record).and_then(|lease| api.create(&PostParams::default(), &lease).map(Some))
+            }
+            Request::Write(record) => self
+                .written(record)
+                .and_then(|lease| api.replace(&self.lock.name, &PostParams::default(), &lease).map(Some)),
         };
         // One that cannot be read is not one without a holder.
         let read = |object: Option<Object>| match object {

@@ -112,10 +112,13 @@ pub struct LeaderElector {
     timing: Timing,
     grace: Option<Duration>,
     release: bool,
-    on_new_leader: Option<Arc<dyn Fn(&str) + Send + Sync>>,
+    on_new_leader: Option<Told>,
     on_overrun: Option<Arc<dyn Fn() + Send + Sync>>,
     board: Arc<Board>,
 }
+
+/// Told of each new leader.
+type Told = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// How a run of an elector ended. Holds what the callback returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -274,7 +277,8 @@ impl LeaderElector {
         let Timing { lease, renew, retry } = self.timing;
         let wrong = if self.lock.identity.is_empty() {
             "a candidate needs an identity".into()
-        } else if lease.as_secs() == 0 || lease.subsec_nanos() != 0 || i32::try_from(lease.as_secs()).is_err() {
+        } else if lease.as_secs() == 0 || lease.subsec_nanos() != 0 || i32::try_from(lease.as_secs()).is_err()
+        {
             format!("lease_duration is {lease:?}, and must be whole seconds, as the Lease has no others")
         } else if retry.is_zero() {
             "retry_period is zero".into()

@@ -95,8 +95,7 @@ impl<'a> Run<'a> {
         let watch = Watch { elector, clock, expiry, term: &term, renewing: &renewing, done: &done };
         elector.board.begins(expiry);
         let led = thread::scope(|scope| {
-            let no_thread =
-                |e| Error::new(Kind::Limit, "the system has no thread left").with_source(e);
+            let no_thread = |e| Error::new(Kind::Limit, "the system has no thread left").with_source(e);
             let watching = thread::Builder::new()
                 .name("lw-term".into())
                 .spawn_scoped(scope, || watch.run())

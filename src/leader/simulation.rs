@@ -231,7 +231,9 @@ impl World {
         candidate.know(now);
         let current = candidate.asked.as_ref().map(|(asked, ..)| *asked);
         match event {
-            Event::Try { life, .. } if life == candidate.life && candidate.asked.is_none() => self.attempt(who),
+            Event::Try { life, .. } if life == candidate.life && candidate.asked.is_none() => {
+                self.attempt(who)
+            }
             Event::Answered { asked, answer, version, .. } if current == Some(asked) => {
                 if matches!(answer, Answer::Lease(_)) {
                     candidate.version = version;

@@ -38,7 +38,7 @@ pub(super) struct Board {
     /// Locks held for a moment; of these two never both.
     posted: Mutex<Posted>,
     /// Taken for a run, of which there is one at a time.
-    pub(super) seat: Mutex<Seat>,
+    seat: Mutex<Seat>,
 }
 
 #[derive(Debug, Default)]
@@ -119,7 +119,9 @@ impl Board {
         };
         match passed {
             Some(0) => warn!(target: "listwatch::leader", "{error}"),
-            Some(more) => warn!(target: "listwatch::leader", "{error} (and {more} other errors in the last minutes)"),
+            Some(more) => {
+                warn!(target: "listwatch::leader", "{error} (and {more} other errors in the last minutes)")
+            }
             None => {}
         }
     }

@@ -46,21 +46,34 @@ fn the_lease_is_written_as_client_go_does_and_what_others_wrote_into_it_stays() 
     let released = objects.get("it").unwrap();
 
     for lease in [&acquired, &renewed, &released] {
-        assert_eq!((lease.get_str("/metadata/labels/team").as_deref(), lease.get("/spec/leaseTransitions")), (Some("a"), Some(4)));
+        assert_eq!(
+            (lease.get_str("/metadata/labels/team").as_deref(), lease.get("/spec/leaseTransitions")),
+            (Some("a"), Some(4))
+        );
         assert_eq!(lease.get_str("/metadata/annotations/note").as_deref(), Some("b"));
         assert_eq!(lease.get_str("/spec/strategy").as_deref(), Some("OldestEmulationVersion"));
         assert_eq!(lease.get_str("/spec/preferredHolder").as_deref(), Some("x"));
         for time in ["/spec/acquireTime", "/spec/renewTime"] {
             let text = lease.get_str(time).unwrap();
-            assert_eq!(text.split_once('.').map(|(_, fraction)| fraction.len()), Some("123456Z".len()), "{text}");
+            assert_eq!(
+                text.split_once('.').map(|(_, fraction)| fraction.len()),
+                Some("123456Z".len()),
+                "{text}"
+            );
         }
     }
     for lease in [&acquired, &renewed] {
-        assert_eq!((lease.get_str("/spec/holderIdentity").as_deref(), lease.get("/spec/leaseDurationSeconds")), (Some("a"), Some(LEASE)));
+        assert_eq!(
+            (lease.get_str("/spec/holderIdentity").as_deref(), lease.get("/spec/leaseDurationSeconds")),
+            (Some("a"), Some(LEASE))
+        );
     }
     assert_eq!(acquired.get_str("/spec/acquireTime"), renewed.get_str("/spec/acquireTime"));
     assert_ne!(acquired.get_str("/spec/renewTime"), renewed.get_str("/spec/renewTime"));
-    assert_eq!((released.get_str("/spec/holderIdentity").as_deref(), released.get("/spec/leaseDurationSeconds")), (Some(""), Some(1)));
+    assert_eq!(
+        (released.get_str("/spec/holderIdentity").as_deref(), released.get("/spec/leaseDurationSeconds")),
+        (Some(""), Some(1))
+    );
 }
 
 #[test]
@@ -152,8 +165,8 @@ fn a_lease_that_another_one_has_taken_ends_the_term_at_once_and_is_left_alone() 
     held_by(&server, "other", 15, "2001-01-01T00:00:00.000000Z");
     let before = leases(&server).get("it").unwrap();
     clock.advance(RETRY * SECOND);
-    term.wait();
     assert_eq!(running.end(), Ended::Lost(()));
+    assert!(term.is_stopped());
     assert_eq!((elector.is_leader(), elector.leader().as_deref()), (false, Some("other")));
     assert_eq!(leases(&server).get("it").unwrap(), before);
 }
@@ -189,7 +202,7 @@ fn issue_client_go_1155_who_has_lost_a_term_stands_again() {
     clock.wait_for_timers(2);
     held_by(&server, "other", 3, "2001-01-01T00:00:00.000000Z");
     clock.advance(RETRY * SECOND);
-    first.wait();
+    assert!(first.sleep(LONG));
     // On a busy machine it may lose some more until this is noticed.
     while running.terms.is_empty() {
         clock.advance(SECOND);
@@ -253,11 +266,20 @@ fn what_cannot_work_is_said_before_anything_is_asked() {
     let nowhere = LeaderElector::new(&client(&server, &clock), LeaseLock::new("", "it", "a"));
     let asked = server.requests().len();
     for (elector, why) in [
-        (a.clone().lease_duration(10 * SECOND), "lease_duration (10s) must be longer than renew_deadline (10s)"),
-        (a.clone().lease_duration(15 * SECOND / 2).renew_deadline(5 * SECOND), "lease_duration is 7.5s, and must be whole"),
+        (
+            a.clone().lease_duration(10 * SECOND),
+            "lease_duration (10s) must be longer than renew_deadline (10s)",
+        ),
+        (
+            a.clone().lease_duration(15 * SECOND / 2).renew_deadline(5 * SECOND),
+            "lease_duration is 7.5s, and must be whole",
+        ),
         (a.clone().lease_duration(Duration::ZERO), "lease_duration is 0ns"),
         (a.clone().lease_duration(Duration::MAX), "must be whole seconds"),
-        (b.clone().renew_deadline(12 * SECOND / 5), "renew_deadline (2.4s) must be longer than 1.2 times retry_period (2s)"),
+        (
+            b.clone().renew_deadline(12 * SECOND / 5),
+            "renew_deadline (2.4s) must be longer than 1.2 times retry_period (2s)",
+        ),
         (b.clone().retry_period(Duration::MAX), "must be longer than 1.2 times"),
         (b.retry_period(Duration::ZERO), "retry_period is zero"),
         (nobody, "election for lease default/it: a candidate needs an identity"),
@@ -301,7 +323,8 @@ fn issue_java_operator_sdk_3383_a_stop_ends_the_work_then_gives_the_lease_up() {
     }
     let (elector, stop) = (elector(&server, &Clock::system(), "a"), Stop::new());
     let (send, ended) = bounded(1);
-    let (token, controller) = (stop.clone(), Controller::<ConfigMap>::namespaced(&client, "default").workers(2));
+    let (token, controller) =
+        (stop.clone(), Controller::<ConfigMap>::namespaced(&client, "default").workers(2));
     let run = move || send.send(elector.run(&token, |term: &Stop| controller.run(term, touch))).unwrap();
     let thread = Builder::new().spawn(run).unwrap();
     let watching = Stop::new();
@@ -311,7 +334,9 @@ fn issue_java_operator_sdk_3383_a_stop_ends_the_work_then_gives_the_lease_up() {
         }
     }
     stop.stop();
-    let Ended::Stopped(Some(done)) = ended.recv_timeout(LONG).unwrap().unwrap() else { panic!("not stopped") };
+    let Ended::Stopped(Some(done)) = ended.recv_timeout(LONG).unwrap().unwrap() else {
+        panic!("not stopped")
+    };
     done.unwrap();
     thread.join().unwrap();
     assert_eq!(holder(&server), "");

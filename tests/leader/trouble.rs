@@ -9,6 +9,13 @@ use log::{Level, LevelFilter, Log, Metadata, Record};
 
 use super::*;
 
+/// Requests may take longer than a test waits: they are limited in the system's time.
+const PATIENT: u32 = 2000;
+
+fn patient(server: &ApiServer, clock: &Clock) -> LeaderElector {
+    elector(server, clock, "a").lease_duration(2 * PATIENT * SECOND).renew_deadline(PATIENT * SECOND)
+}
+
 fn refused() -> Effect {
     Effect::Reply(Reply::status(503, "ServiceUnavailable", "the server is down"))
 }
@@ -16,14 +23,14 @@ fn refused() -> Effect {
 #[test]
 fn issue_kubernetes_65094_a_renewal_that_hangs_ends_the_term_at_its_deadline_and_others_follow_later() {
     let (server, clock) = (ApiServer::start().unwrap(), Clock::manual());
-    let elector = elector(&server, &clock, "a").release_on_stop(false);
+    let elector = patient(&server, &clock).release_on_stop(false);
     let running = Running::once(&elector);
     let term = running.term();
     clock.wait_for_timers(2);
     let fault = server.inject(Fault::new(Effect::Silence).method("PUT").path(LEASES));
     clock.advance(RETRY * SECOND);
     assert!(fault.wait_for_hit(LONG));
-    clock.advance((RENEW - RETRY) * SECOND - Duration::from_nanos(1));
+    clock.advance((PATIENT - RETRY) * SECOND - Duration::from_nanos(1));
     assert!(!term.is_stopped() && elector.is_leader());
     clock.advance(Duration::from_nanos(1));
     assert!(term.is_stopped() && !elector.is_leader());
@@ -35,14 +42,14 @@ fn issue_kubernetes_65094_a_renewal_that_hangs_ends_the_term_at_its_deadline_and
 #[test]
 fn issue_kubernetes_23731_a_renewal_that_comes_through_after_the_term_does_not_bring_it_back() {
     let (server, clock) = (ApiServer::start().unwrap(), Clock::manual());
-    let elector = elector(&server, &clock, "a");
+    let elector = patient(&server, &clock);
     let running = Running::once(&elector);
     let term = running.term();
     clock.wait_for_timers(2);
     let fault = server.inject(Fault::new(Effect::Late).method("PUT").path(LEASES).once());
     clock.advance(RETRY * SECOND);
     assert!(fault.wait_for_hit(LONG));
-    clock.advance((RENEW - RETRY) * SECOND);
+    clock.advance((PATIENT - RETRY) * SECOND);
     drop(fault);
     assert!(term.is_stopped() && !elector.is_leader());
     assert_eq!(running.end(), Ended::Lost(()));
@@ -69,7 +76,9 @@ fn one_request_that_hangs_leaves_time_for_another() {
     let before = elector.status().renewals;
     while elector.status().renewals == before && !term.sleep(SECOND / 100) {}
     // A machine too slow for two seconds of slack may lose the term; the request was given up in any case.
-    assert!(elector.status().last_error.is_some_and(|(_, text)| text.contains("timed out")) || term.is_stopped());
+    assert!(
+        elector.status().last_error.is_some_and(|(_, text)| text.contains("timed out")) || term.is_stopped()
+    );
     running.stop.stop();
     let _ = running.end();
 }
@@ -77,12 +86,7 @@ fn one_request_that_hangs_leaves_time_for_another() {
 #[test]
 fn issue_kubernetes_118790_a_stop_ends_a_request_that_hangs() {
     let server = ApiServer::start().unwrap();
-    // Requests may take longer than this test waits.
-    let elector = elector(&server, &Clock::system(), "a")
-        .lease_duration(4000 * SECOND)
-        .renew_deadline(3000 * SECOND)
-        .retry_period(SECOND / 10)
-        .release_on_stop(false);
+    let elector = patient(&server, &Clock::system()).retry_period(SECOND / 10).release_on_stop(false);
     let fault = server.inject(Fault::new(Effect::Silence).path(LEASES));
     let running = Running::once(&elector);
     assert!(fault.wait_for_hit(LONG));
@@ -141,7 +145,11 @@ fn issue_java_1011_who_waits_in_vain_says_why_once_a_minute() {
     clock.wait_for_timers(1);
     let status = elector.status();
     let (at, why) = status.last_error.unwrap();
-    assert!(why.contains("create leases.coordination.k8s.io nowhere/it") && why.contains("namespaces \"nowhere\" not found"), "{why}");
+    assert!(
+        why.contains("create leases.coordination.k8s.io nowhere/it")
+            && why.contains("namespaces \"nowhere\" not found"),
+        "{why}"
+    );
     assert_eq!((at, status.errors, status.leading), (clock.now(), 11, false));
     let warned = || WARNED.lock().unwrap().iter().filter(|text| text.contains("nowhere/it")).count();
     assert_eq!(warned(), 1);
@@ -207,7 +215,7 @@ fn issue_cilium_42920_a_callback_that_does_not_return_is_reported_and_its_lease_
     clock.wait_for_timers(2);
     let fault = server.inject(Fault::new(refused()).path(LEASES));
     clock.advance(RENEW * SECOND);
-    term.wait();
+    assert!(term.sleep(LONG));
     clock.wait_for_timers(1); // what waits for the callback
     drop(fault);
     clock.advance(SECOND * 5 / 2 - Duration::from_nanos(1));

@@ -32,8 +32,8 @@ func main() {
 			Client:     client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
 		},
-		LeaseDuration:   4 * time.Second,
-		RenewDeadline:   2 * time.Second,
+		LeaseDuration:   6 * time.Second,
+		RenewDeadline:   4 * time.Second,
 		RetryPeriod:     500 * time.Millisecond,
 		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
