@@ -31,7 +31,7 @@ use listwatch::{
 };
 
 /// Longer than anything takes on a machine that is busy.
-const LONG: Duration = Duration::from_secs(120);
+const LONG: Duration = Duration::from_secs(60);
 const SECOND: Duration = Duration::from_secs(1);
 /// The durations by default, in seconds; and the longest wait between tries to acquire.
 const LEASE: u32 = 15;

@@ -67,18 +67,19 @@ fn one_request_that_hangs_leaves_time_for_another() {
     let server = ApiServer::start().unwrap();
     let elector = elector(&server, &Clock::system(), "a")
         .lease_duration(1000 * SECOND)
-        .renew_deadline(4 * SECOND)
+        .renew_deadline(2 * SECOND)
         .retry_period(SECOND / 10);
-    let running = Running::once(&elector);
-    let term = running.term();
-    let fault = server.inject(Fault::new(Effect::Silence).method("PUT").path(LEASES).once());
-    assert!(fault.wait_for_hit(LONG));
-    let before = elector.status().renewals;
-    while elector.status().renewals == before && !term.sleep(SECOND / 100) {}
-    // A machine too slow for two seconds of slack may lose the term; the request was given up in any case.
-    assert!(
-        elector.status().last_error.is_some_and(|(_, text)| text.contains("timed out")) || term.is_stopped()
-    );
+    let running = Running::start(&elector, true);
+    // A busy machine may lose a term before the request is given up, but not each.
+    let given_up = (0..20).any(|_| {
+        let term = running.term();
+        let fault = server.inject(Fault::new(Effect::Silence).method("PUT").path(LEASES).once());
+        assert!(fault.wait_for_hit(LONG));
+        let timed_out = || elector.status().last_error.is_some_and(|(_, why)| why.contains("timed out"));
+        while !timed_out() && !term.sleep(SECOND / 100) {}
+        timed_out()
+    });
+    assert!(given_up);
     running.stop.stop();
     let _ = running.end();
 }
@@ -262,7 +263,16 @@ fn issue_cilium_42920_a_process_whose_callback_does_not_return_exits_before_its_
         wait.sleep(SECOND / 50);
     }
     let fault = server.inject(Fault::new(refused()).path(LEASES));
-    assert_eq!(process.wait().unwrap().code(), Some(1));
+    let mut code = None;
+    for _ in 0..50 * LONG.as_secs() {
+        code = process.try_wait().unwrap();
+        if code.is_some() {
+            break;
+        }
+        wait.sleep(SECOND / 50);
+    }
+    let _ = process.kill();
+    assert_eq!(code.expect("it does not exit").code(), Some(1));
     drop(fault);
     assert_eq!(holder(&server), "a");
 }
