@@ -6,6 +6,7 @@
 //! - `verbs`: every verb of `Api`, and what the server refuses
 //! - `watch`: single watches
 //! - `informer`: each list mode, selections, many objects
+//! - `leader`: an elector
 //! - `outage`: the server killed, stopped for a while, its history gone
 //! - `scenarios`: those of connections, as in `tests/scenarios.rs`, each list mode through a proxy with faults
 //! - `custom`: custom resources, controllers, leases
@@ -31,6 +32,8 @@ mod custom;
 mod informer;
 #[path = "real/operations.rs"]
 mod operations;
+#[path = "real/leader.rs"]
+mod leader;
 #[path = "real/outage.rs"]
 mod outage;
 #[path = "real/scenarios.rs"]

@@ -209,7 +209,7 @@ impl Election {
         }
         match &self.term {
             Some(term) => drop(term.extend(until)),
-            None => self.term = Some(Expiry::new(&self.clock, until)).filter(|term| !term.is_over()),
+            None => self.term = Some(Expiry::new(&self.clock, until)),
         }
     }
 
@@ -221,4 +221,26 @@ impl Election {
 
 fn holder(record: &LeaseSpec) -> Option<&str> {
     record.holder_identity.as_deref().filter(|holder| !holder.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_names_another_holder_begins_no_term() {
+        let [lease, renew, retry] = [15, 10, 2].map(Duration::from_secs);
+        let clock = Clock::manual();
+        let mut election = Election::new("a", Timing { lease, renew, retry }, &clock);
+        let wall = MicroTime::from_unix_micros(1);
+        let read = election.begin(wall);
+        let Some(create) = election.answered(&read, clock.now(), Answer::Missing, wall) else {
+            panic!("nothing to do");
+        };
+        let Request::Create(mut record) = create.clone() else { panic!("{create:?}") };
+        record.holder_identity = Some("b".into());
+        assert_eq!(election.answered(&create, clock.now(), Answer::Lease(record), wall), None);
+        assert!(election.term().is_none());
+        assert_eq!(election.holder(), Some("b"));
+    }
 }

@@ -112,10 +112,13 @@ pub struct LeaderElector {
     timing: Timing,
     grace: Option<Duration>,
     release: bool,
-    on_new_leader: Option<Arc<dyn Fn(&str) + Send + Sync>>,
+    on_new_leader: Option<Told>,
     on_overrun: Option<Arc<dyn Fn() + Send + Sync>>,
     board: Arc<Board>,
 }
+
+/// Told of each new leader.
+type Told = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// How a run of an elector ended. Holds what the callback returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -83,6 +83,8 @@ struct Candidate {
     asked: Option<(u64, Request, Instant)>,
     releasing: bool,
     term: Option<Arc<Expiry>>,
+    /// Whether that was seen to be over.
+    over: bool,
     /// Told to end its term, or stopped while it stood.
     stopped: bool,
     paused: u64,
@@ -148,6 +150,7 @@ impl World {
                 asked: None,
                 releasing: false,
                 term: None,
+                over: false,
                 stopped: false,
                 paused: 0,
                 cut: 0,
@@ -242,6 +245,11 @@ impl World {
             Event::Done { life, .. } if life == candidate.life => self.done(who),
             _ => {}
         }
+        let candidate = &mut self.candidates[who];
+        let before = candidate.over;
+        candidate.over = candidate.term.as_ref().is_some_and(|term| term.is_over());
+        let again = before && candidate.term.is_some() && !candidate.over;
+        self.check(!again, &format!("{who} leads again after its term"));
     }
 
     fn attempt(&mut self, who: usize) {
@@ -318,6 +326,11 @@ impl World {
             (true, None) => self.watch(who),
             _ => {}
         }
+        // The thread that renews ends with the term, sooner or later.
+        let over = self.candidates[who].term.as_ref().is_some_and(|term| term.is_over());
+        if over && self.dice.one_in(2) {
+            return;
+        }
         if let Some(next) = next {
             return self.send(who, next);
         }
@@ -335,7 +348,7 @@ impl World {
         self.check(others.is_empty(), &format!("{who} leads as well as {others:?}"));
         self.terms += 1;
         let candidate = &mut self.candidates[who];
-        candidate.term = Some(term);
+        (candidate.term, candidate.over) = (Some(term), false);
         let (life, stopped) = (candidate.life, candidate.stopped);
         self.note(who, "leads");
         self.at(self.now, Event::Deadline { who, life });

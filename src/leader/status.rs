@@ -38,7 +38,7 @@ pub(super) struct Board {
     /// Locks held for a moment; of these two never both.
     posted: Mutex<Posted>,
     /// Taken for a run, of which there is one at a time.
-    pub(super) seat: Mutex<Seat>,
+    seat: Mutex<Seat>,
 }
 
 #[derive(Debug, Default)]
