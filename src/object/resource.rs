@@ -4,7 +4,7 @@ use std::fmt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{ObjectKey, OwnerReference, Packer};
+use super::{ObjectKey, ObjectMeta, OwnerReference, Packer};
 
 /// Whether the objects of a kind live in namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -132,6 +132,9 @@ pub trait Resource: Clone + fmt::Debug + Serialize + DeserializeOwned + Send + S
     /// Whether the object is being deleted and waits for its finalizers or a grace period.
     fn is_deleting(&self) -> bool;
 
+    /// What every object carries.
+    fn metadata(&self) -> &ObjectMeta;
+
     /// Namespace and name. To be left as it is: caches put it together by themselves, too.
     fn key(&self) -> ObjectKey {
         ObjectKey::new(self.namespace(), self.name())
@@ -244,6 +247,9 @@ macro_rules! resource {
             }
             fn is_deleting(&self) -> bool {
                 self.metadata.deletion_timestamp.is_some()
+            }
+            fn metadata(&self) -> &$crate::ObjectMeta {
+                &self.metadata
             }
         }
         impl $crate::StaticResource for $type {
