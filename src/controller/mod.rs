@@ -201,10 +201,9 @@ impl<K: Resource> Controller<K> {
     ) -> Self {
         let (keys, resource) = (Arc::new(keys), resource.clone());
         self.sources.push(Arc::new(move |factory, inbox| {
-            let (inbox, keys) = (inbox.clone(), keys.clone());
-            let see = move |object: &W| keys(object).into_iter().for_each(|key| inbox.add(key));
-            let informer = factory.informer_with::<W>(&resource);
-            informer.add_handler(predicate.clone().handler(see)).map(drop)
+            let keys = keys.clone();
+            let handler = predicate.clone().handler(inbox, move |object: &W| keys(object));
+            factory.informer_with::<W>(&resource).add_handler(handler).map(drop)
         }));
         self
     }

@@ -1,8 +1,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::warm::Inbox;
 use crate::cache::{Change, Handlers};
-use crate::object::{ObjectMeta, Resource};
+use crate::object::{ObjectKey, ObjectMeta, Resource};
 
 /// Which changes of a kind a [`Controller`](super::Controller) is woken by.
 ///
@@ -113,19 +114,28 @@ impl<K: Resource> Predicate<K> {
         })
     }
 
-    /// A handler that gives what passes, as it was and as it is.
-    pub(super) fn handler(self, see: impl Fn(&K) + Send + Sync + 'static) -> Handlers<K> {
+    /// A handler that adds the keys that an object has to do with, as it was and as it is, where the change passes.
+    pub(super) fn handler(
+        self,
+        inbox: &Inbox,
+        keys: impl Fn(&K) -> Vec<ObjectKey> + Send + Sync + 'static,
+    ) -> Handlers<K> {
+        let inbox = inbox.clone();
         let see = Arc::new(move |change: Change<K>| {
             if !self.passes(&change) {
                 return;
             }
-            match change {
-                Change::Updated { old, new } => {
-                    see(&old);
-                    see(&new);
-                }
-                Change::Added(object) | Change::Deleted { object, .. } => see(&object),
-            }
+            let (old, new) = match change {
+                Change::Updated { old, new } => (Some(old), new),
+                Change::Added(object) | Change::Deleted { object, .. } => (None, object),
+            };
+            // Each once: between two adds of a key it could be worked on.
+            let mut all = keys(&new);
+            let before = old.map(|old| keys(&old)).unwrap_or_default();
+            all.extend(before);
+            all.sort();
+            all.dedup();
+            all.into_iter().for_each(|key| inbox.add(key));
         });
         let (added, updated, deleted) = (see.clone(), see.clone(), see);
         Handlers::new()

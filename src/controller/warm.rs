@@ -62,8 +62,7 @@ impl<K: Resource> Warm<K> {
         let reading = self.reading.clone();
         // Until the lists are there a stop ends them; later they go on until calls have ended.
         let _early = self.stop.on_stop(move || reading.stop());
-        let own = inbox.clone();
-        let handler = controller.predicate.clone().handler(move |object: &K| own.add(object.key()));
+        let handler = controller.predicate.clone().handler(inbox, |object: &K| vec![object.key()]);
         self.informer.add_handler(handler)?;
         for source in &controller.sources {
             source(&caches.others, inbox)?;
@@ -100,7 +99,8 @@ impl<K: Resource> Warm<K> {
         reconcile: impl Fn(&Request<K>) -> Result<Action, E> + Send + Sync + 'static,
         policy: impl Fn(&Request<K>, &E, u32) -> Action + Send + Sync + 'static,
     ) -> Result<()> {
-        let Controller { name, client, resource, predicate, workers, options, limiter, .. } = &self.controller;
+        let Controller { name, client, resource, predicate, workers, options, limiter, .. } =
+            &self.controller;
         let end = term.child();
         let (also, clock) = (end.clone(), client.clock().clone());
         let _stop = self.stop.on_stop(move || also.stop());
@@ -157,7 +157,9 @@ impl<K: Resource> Warm<K> {
         }
         pool.abandon();
         let keys: Vec<_> = unfinished.iter().map(ObjectKey::to_string).collect();
-        let message = format!("controller {name}: still at work {patience:.1?} after the end: {}", keys.join(", "));
+        let patience = patience.unwrap_or_default();
+        let message =
+            format!("controller {name}: still at work {patience:?} after the end: {}", keys.join(", "));
         error!(target: TARGET, "{message}");
         Err(Error::new(Kind::Timeout, message))
     }
