@@ -13,8 +13,9 @@ use listwatch::controller::Predicate;
 use listwatch::metrics::Metrics;
 use listwatch::types::{ConfigMap, Secret};
 use listwatch::{
-    Action, Api, ApiServer, Client, Clock, Config, Controller, DeleteParams, Error, Object, ObjectKey,
-    ObjectMeta, Patch, PatchParams, PostParams, Request, Resource, Result, StaticResource, Stop, resource,
+    Action, Api, ApiResource, ApiServer, Client, Clock, Config, Controller, DeleteParams, Error, ListMode,
+    Object, ObjectKey, ObjectMeta, PartialObjectMetadata, Patch, PatchParams, PostParams, Request, Resource,
+    Result, StaticResource, Stop, resource,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -213,6 +214,58 @@ fn what_is_owned_may_be_known_at_run_time_alone_and_wake_for_some_changes_only()
     assert_eq!(next(&told), "one");
     running.end().unwrap();
     assert!(told.is_empty());
+}
+
+#[test]
+fn of_what_is_owned_the_metadata_may_be_enough() {
+    for mode in [ListMode::Paged(1), ListMode::WatchList, ListMode::Cached] {
+        let world = world();
+        let site = world.create("one");
+        let owner = json!({"apiVersion": "example.com/v1", "kind": "Site", "name": "one",
+            "uid": site.uid(), "controller": true});
+        let (resource, meta) = (Secret::api_resource(), Api::<PartialObjectMetadata>::namespaced_with);
+        let secrets = meta(&world.client, "default", &resource);
+        let create = |name: &str| {
+            let secret = json!({"metadata": {"name": name, "labels": {"a": "b"}, "ownerReferences": [owner]},
+                "stringData": {"password": "hunter2"}});
+            let secret = Object::from_value(with_type(&resource, secret)).unwrap();
+            let whole = Api::<Object>::namespaced_with(&world.client, "default", &resource);
+            whole.create(&PostParams::default(), &secret).unwrap();
+        };
+        create("first");
+        create("second");
+        let controller = Controller::<Site>::all(&world.client)
+            .mode(mode)
+            .owns_with::<PartialObjectMetadata>(&resource, Predicate::all());
+        let (calls, told) = unbounded();
+        let kind = resource.clone();
+        let running = spawn(move |stop| {
+            controller.run(stop, move |site: &Request<Site>| {
+                let secrets = site.lister_with::<PartialObjectMetadata>(&kind)?.store().list();
+                let told = secrets.iter().map(|s| (s.name().to_owned(), s.label("a").map(str::to_owned)));
+                calls.send(told.collect::<Vec<_>>()).unwrap();
+                Ok::<_, Error>(Action::await_change())
+            })
+        });
+        let is = |name: &str, label: &str| (name.to_owned(), Some(label.to_owned()));
+        assert_eq!(next(&told), [is("first", "b"), is("second", "b")], "{mode:?}");
+        let label = Patch::Merge(json!({"metadata": {"labels": {"a": "c"}}}));
+        let patched = secrets.patch("second", &PatchParams::default(), &label).unwrap();
+        assert_eq!(patched.metadata.labels.get("a"), Some("c"));
+        assert_eq!(next(&told), [is("first", "b"), is("second", "c")]);
+        create("third");
+        assert_eq!(next(&told).len(), 3);
+        secrets.delete("third", &DeleteParams::default()).unwrap();
+        assert_eq!(next(&told).len(), 2);
+        assert_eq!(secrets.get("first").unwrap().metadata.labels.get("a"), Some("b"));
+        running.end().unwrap();
+    }
+}
+
+fn with_type(resource: &ApiResource, mut object: Value) -> Value {
+    object["apiVersion"] = resource.api_version.clone().into();
+    object["kind"] = resource.kind.clone().into();
+    object
 }
 
 #[test]

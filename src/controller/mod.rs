@@ -171,7 +171,7 @@ impl<K: Resource> Controller<K> {
     }
 
     /// The same for a resource known at run time, as [`Object`](crate::Object)s, as a projection of yours, or as
-    /// [`Object`](crate::Object), which is the cheapest; and for some changes only.
+    /// [`PartialObjectMetadata`](crate::PartialObjectMetadata), which is the cheapest; and for some changes only.
     #[must_use]
     pub fn owns_with<D: Resource>(self, resource: &ApiResource, predicate: Predicate<D>) -> Self {
         let owner = self.resource.clone();

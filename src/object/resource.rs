@@ -108,6 +108,10 @@ impl fmt::Debug for ApiResource {
 /// [`resource!`](crate::resource!) implements it for a struct with a field `metadata` of type
 /// [`ObjectMeta`](crate::ObjectMeta). Absent text is empty.
 pub trait Resource: Clone + fmt::Debug + Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// Whether the server is asked for the metadata of objects alone: of
+    /// [`PartialObjectMetadata`](crate::PartialObjectMetadata), and of what wraps one.
+    const METADATA_ONLY: bool = false;
+
     /// The name; empty before an object with `generateName` was created.
     fn name(&self) -> &str;
 
