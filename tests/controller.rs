@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use listwatch::cache::Change;
+use listwatch::client::{Method, RawRequest};
 use listwatch::controller::Predicate;
 use listwatch::metrics::Metrics;
-use listwatch::types::{ConfigMap, Secret};
+use listwatch::types::{ConfigMap, Node, Secret};
 use listwatch::{
     Action, Api, ApiResource, ApiServer, Client, Clock, Config, Controller, DeleteParams, Error, ListMode,
     Object, ObjectKey, ObjectMeta, PartialObjectMetadata, Patch, PatchParams, PostParams, Request, Resource,
@@ -397,6 +398,55 @@ fn one_object_is_listed_and_watched_by_its_name_and_what_it_owns_is_not() {
         .partition(|request| request.contains("/sites"));
     assert_eq!((sites.len(), sites.iter().filter(|r| selected(r)).count()), (2, 2), "{requests:?}");
     assert!(!others.is_empty() && !others.iter().any(|r| selected(&r)), "{requests:?}");
+}
+
+#[test]
+fn several_namespaces_are_one_controller_that_sees_no_other() {
+    let world = world();
+    for namespace in ["a", "b", "c"] {
+        let site = Site { metadata: ObjectMeta::named("one").in_namespace(namespace), spec: json!({}) };
+        let maps = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        let create = RawRequest::new(Method::Post, "/api/v1/namespaces").json(&maps).unwrap();
+        let _ = world.client.request::<Value>(&create);
+        Api::<Site>::all(&world.client).create(&PostParams::default(), &site).unwrap();
+    }
+    let controller = Controller::<Site>::all(&world.client)
+        .namespaces(["b", "a", "b"])
+        .owns::<ConfigMap>()
+        .watches::<Node>(|_| {
+        ["a", "b", "c"].map(|namespace| ObjectKey::namespaced(namespace, "one")).into()
+    });
+    let fitness = controller.clone();
+    let (calls, told) = unbounded();
+    let running = spawn(move |stop| {
+        controller.run(stop, move |site: &Request<Site>| {
+            let maps = site.lister::<ConfigMap>()?.store().list();
+            let inside = maps.iter().all(|map| map.namespace() == site.namespace());
+            site.lister::<Node>()?;
+            calls.send((site.key().to_string(), inside, maps.len())).unwrap();
+            Ok::<_, Error>(Action::await_change())
+        })
+    });
+    assert_eq!([next(&told), next(&told)], [("a/one".into(), true, 0), ("b/one".into(), true, 0)]);
+    assert!(fitness.health().is_ready());
+    let names: Vec<_> = fitness.health().informers.into_iter().map(|(name, _)| name).collect();
+    let of = |what: &str| names.iter().filter(|name| name.starts_with(what)).count();
+    assert_eq!([of("sites"), of("configmaps"), of("nodes")], [2, 2, 1], "{names:?}");
+    for namespace in ["c", "b"] {
+        let site = Api::<Site>::namespaced(&world.client, namespace).get("one").unwrap();
+        let owner = json!({"apiVersion": "example.com/v1", "kind": "Site", "name": "one",
+            "uid": site.uid(), "controller": true});
+        let map = json!({"metadata": {"name": "m", "namespace": namespace, "ownerReferences": [owner]}});
+        let map = serde_json::from_value::<ConfigMap>(map).unwrap();
+        Api::<ConfigMap>::all(&world.client).create(&PostParams::default(), &map).unwrap();
+    }
+    assert_eq!(next(&told), ("b/one".into(), true, 1));
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}});
+    let create = RawRequest::new(Method::Post, "/api/v1/nodes").json(&node).unwrap();
+    world.client.request::<Value>(&create).unwrap();
+    assert_eq!([next(&told).0, next(&told).0], ["a/one", "b/one"]);
+    running.end().unwrap();
+    assert!(told.is_empty());
 }
 
 #[test]

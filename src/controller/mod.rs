@@ -69,6 +69,8 @@ pub struct Controller<K> {
     factory: InformerFactory,
     client: Client,
     resource: ApiResource,
+    /// In place of the factory's; none are those.
+    namespaces: Vec<String>,
     /// The one object to work on.
     only: Option<String>,
     predicate: Predicate<K>,
@@ -84,7 +86,7 @@ pub struct Controller<K> {
 }
 
 /// Lets changes of another kind fill the queue.
-type Source = Arc<dyn Fn(&InformerFactory, &Inbox) -> Result<()> + Send + Sync>;
+type Source = Arc<dyn Fn(&Caches, &Inbox) -> Result<()> + Send + Sync>;
 /// Makes the rate limiter of a run.
 type Limiter = Arc<dyn Fn() -> Box<dyn RateLimit<ObjectKey>> + Send + Sync>;
 
@@ -111,6 +113,7 @@ impl<K: Resource> Controller<K> {
             factory: InformerFactory::new(client),
             client: client.clone(),
             resource: resource.clone(),
+            namespaces: Vec::new(),
             only: None,
             predicate: Predicate::all(),
             sources: Vec::new(),
@@ -137,6 +140,17 @@ impl<K: Resource> Controller<K> {
     #[must_use]
     pub fn with_factory(mut self, factory: InformerFactory) -> Self {
         self.factory = factory;
+        self
+    }
+
+    /// Of the objects in these namespaces, and what they own or is watched there: for a role that does not allow all.
+    /// The API has no list of several namespaces, so there is one informer for each kind and namespace. Of a kind that has
+    /// no namespaces there is one. All are of one controller: one queue, one set of workers, one limit of retries.
+    #[must_use]
+    pub fn namespaces<N: Into<String>>(mut self, namespaces: impl IntoIterator<Item = N>) -> Self {
+        self.namespaces = namespaces.into_iter().map(Into::into).collect();
+        self.namespaces.sort();
+        self.namespaces.dedup();
         self
     }
 
@@ -200,10 +214,12 @@ impl<K: Resource> Controller<K> {
         keys: impl Fn(&W) -> Vec<ObjectKey> + Send + Sync + 'static,
     ) -> Self {
         let (keys, resource) = (Arc::new(keys), resource.clone());
-        self.sources.push(Arc::new(move |factory, inbox| {
-            let keys = keys.clone();
-            let handler = predicate.clone().handler(inbox, move |object: &W| keys(object));
-            factory.informer_with::<W>(&resource).add_handler(handler).map(drop)
+        self.sources.push(Arc::new(move |caches, inbox| {
+            caches.others(&resource).try_for_each(|factory| {
+                let keys = keys.clone();
+                let handler = predicate.clone().handler(inbox, move |object: &W| keys(object));
+                factory.informer_with::<W>(&resource).add_handler(handler).map(drop)
+            })
         }));
         self
     }
@@ -353,6 +369,7 @@ impl<K> Clone for Controller<K> {
             factory: self.factory.clone(),
             client: self.client.clone(),
             resource: self.resource.clone(),
+            namespaces: self.namespaces.clone(),
             only: self.only.clone(),
             predicate: self.predicate.clone(),
             sources: self.sources.clone(),

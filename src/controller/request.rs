@@ -42,7 +42,8 @@ impl<K: Resource> Request<K> {
         }
     }
 
-    /// The cache of a kind that the controller owns, watches, or is of.
+    /// The cache of a kind that the controller owns, watches, or is of. Of one of several
+    /// [namespaces](crate::Controller::namespaces), that of the namespace of this object.
     ///
     /// # Errors
     /// If it is none of these, so that there is no cache.
@@ -55,7 +56,7 @@ impl<K: Resource> Request<K> {
     /// # Errors
     /// As [`lister`](Self::lister).
     pub fn lister_with<D: Resource>(&self, resource: &ApiResource) -> Result<Lister<D>> {
-        let informer = self.caches.known::<D>(resource);
+        let informer = self.caches.known::<D>(resource, self.object.namespace());
         informer.map(|informer| informer.lister()).ok_or_else(|| {
             Error::invalid(format!("the controller has no cache of {resource}: add .owns or .watches"))
         })

@@ -9,7 +9,7 @@ use super::{Controller, by_default};
 use crate::cache::{Change, Fitness, Informer, InformerFactory};
 use crate::error::{Error, Kind, Result};
 use crate::metrics::Outcome;
-use crate::object::{ApiResource, ObjectKey, Resource};
+use crate::object::{ApiResource, ObjectKey, Resource, Scope};
 use crate::stop::{OnStop, Stop};
 use crate::workqueue::{Action, RateLimiter, Verdict, WorkQueue};
 
@@ -21,7 +21,8 @@ const TARGET: &str = "listwatch::controller";
 pub struct Warm<K: Resource> {
     controller: Controller<K>,
     caches: Caches,
-    informer: Informer<K>,
+    /// Those of its own kind.
+    informers: Vec<Informer<K>>,
     inbox: Inbox,
     /// Stops with what it was started with, or with the client.
     stop: Stop,
@@ -30,9 +31,14 @@ pub struct Warm<K: Resource> {
     _client: OnStop,
 }
 
-/// The informers of a controller: of its own kind, and of the others.
+/// The informers of a controller. Clones are the same.
 #[derive(Clone)]
-pub(super) struct Caches {
+pub(super) struct Caches(Arc<Vec<Part>>);
+
+/// Those of one namespace, or of all.
+struct Part {
+    namespace: Option<String>,
+    /// Of the controller's own kind, and of the others; often one factory.
     own: InformerFactory,
     others: InformerFactory,
 }
@@ -46,12 +52,12 @@ impl<K: Resource> Warm<K> {
         let (controller, stop, reading) = (controller.clone(), stop.child(), Stop::new());
         let both = stop.clone();
         let client = controller.client.stop().on_stop(move || both.stop());
-        let others = controller.factory.anew();
-        let own = controller.only.as_ref().map_or_else(|| others.clone(), |name| others.clone().only(name));
-        let informer = own.informer_with::<K>(&controller.resource);
-        let (caches, inbox) = (Caches { own, others }, Inbox::default());
+        let caches = Caches::of(&controller);
+        let informers = caches.each(&controller.resource, |part| &part.own);
+        let informers = informers.map(|own| own.informer_with::<K>(&controller.resource)).collect();
+        let inbox = Inbox::default();
         // From here on its drop ends what was begun.
-        let warm = Self { controller, caches, informer, inbox, stop, reading, _client: client };
+        let warm = Self { controller, caches, informers, inbox, stop, reading, _client: client };
         warm.begin()?;
         Ok(warm)
     }
@@ -62,17 +68,19 @@ impl<K: Resource> Warm<K> {
         let reading = self.reading.clone();
         // Until the lists are there a stop ends them; later they go on until calls have ended.
         let _early = self.stop.on_stop(move || reading.stop());
-        let handler = controller.predicate.clone().handler(inbox, |object: &K| vec![object.key()]);
-        self.informer.add_handler(handler)?;
-        for source in &controller.sources {
-            source(&caches.others, inbox)?;
+        for informer in &self.informers {
+            let predicate = controller.predicate.clone();
+            informer.add_handler(predicate.handler(inbox, |object: &K| vec![object.key()]))?;
         }
-        let deadline = controller.client.clock().deadline(controller.sync_timeout);
-        caches.own.start(&self.reading)?;
-        caches.others.start(&self.reading)?;
-        caches.own.wait_for_sync(controller.sync_timeout)?;
-        let left = deadline.saturating_duration_since(controller.client.clock().now());
-        caches.others.wait_for_sync(left)
+        for source in &controller.sources {
+            source(caches, inbox)?;
+        }
+        let clock = controller.client.clock();
+        let deadline = clock.deadline(controller.sync_timeout);
+        caches.factories().try_for_each(|factory| factory.start(&self.reading))?;
+        caches
+            .factories()
+            .try_for_each(|factory| factory.wait_for_sync(deadline.saturating_duration_since(clock.now())))
     }
 
     /// Works on every object, then on what changes, until `term` is stopped, or what the informers were started with. See
@@ -111,7 +119,7 @@ impl<K: Resource> Warm<K> {
             queue.report_to(name, recorder);
         }
         let _open = self.inbox.open(&queue, resource)?;
-        for object in self.informer.lister().store().list() {
+        for object in self.informers.iter().flat_map(|informer| informer.lister().store().list()) {
             let key = object.key();
             if predicate.passes(&Change::Added(object)) {
                 queue.add(key);
@@ -121,10 +129,13 @@ impl<K: Resource> Warm<K> {
         // What the calls' requests end with.
         let patience = self.controller.shutdown_timeout;
         let late = if patience.is_some() { Stop::new() } else { end.child() };
-        let (calls, caches, lister) = (measure.clone(), self.caches.clone(), self.informer.lister());
+        let (calls, caches) = (measure.clone(), self.caches.clone());
+        let listers: Vec<_> = self.informers.iter().map(Informer::lister).collect();
         let (requests, tries) = (client.with_stop(&late), queue.clone());
         let work = move |key: &ObjectKey| {
-            let Some(object) = lister.get_key(key) else { return Verdict::Done(Action::await_change()) };
+            let Some(object) = listers.iter().find_map(|lister| lister.get_key(key)) else {
+                return Verdict::Done(Action::await_change());
+            };
             let request = Request::new(object, &requests, &caches);
             let call = calls.begin();
             match reconcile(&request) {
@@ -168,8 +179,7 @@ impl<K: Resource> Warm<K> {
 impl<K: Resource> Drop for Warm<K> {
     fn drop(&mut self) {
         self.reading.stop();
-        self.caches.own.join();
-        self.caches.others.join();
+        self.caches.factories().for_each(InformerFactory::join);
         *self.controller.running() = None;
     }
 }
@@ -181,17 +191,60 @@ impl<K: Resource> fmt::Debug for Warm<K> {
 }
 
 impl Caches {
-    /// The informer of a kind, if the controller has one: its own where it is of that kind.
-    pub(super) fn known<D: Resource>(&self, resource: &ApiResource) -> Option<Informer<D>> {
-        self.own.known(resource).or_else(|| self.others.known(resource))
+    fn of<K>(controller: &Controller<K>) -> Self {
+        let part = |namespace: Option<&String>| {
+            let others = match namespace {
+                Some(namespace) => controller.factory.clone().namespace(namespace),
+                None => controller.factory.anew(),
+            };
+            let own =
+                controller.only.as_ref().map_or_else(|| others.clone(), |name| others.clone().only(name));
+            Part { namespace: namespace.cloned(), own, others }
+        };
+        Self(Arc::new(match &*controller.namespaces {
+            [] => vec![part(None)],
+            namespaces => namespaces.iter().map(|namespace| part(Some(namespace))).collect(),
+        }))
+    }
+
+    /// The factories that a kind needs: one for each namespace, but of a kind that has none.
+    fn each<'a>(
+        &'a self,
+        resource: &ApiResource,
+        which: fn(&'a Part) -> &'a InformerFactory,
+    ) -> impl Iterator<Item = &'a InformerFactory> {
+        let most = if resource.scope == Scope::Cluster { 1 } else { usize::MAX };
+        self.0.iter().take(most).map(which)
+    }
+
+    /// The same for a kind that is not the controller's own.
+    pub(super) fn others(&self, resource: &ApiResource) -> impl Iterator<Item = &InformerFactory> {
+        self.each(resource, |part| &part.others)
+    }
+
+    /// The informer of a kind in a namespace, if the controller has one: its own where it is of that kind.
+    pub(super) fn known<D: Resource>(
+        &self,
+        resource: &ApiResource,
+        namespace: Option<&str>,
+    ) -> Option<Informer<D>> {
+        let all = resource.scope == Scope::Cluster;
+        let holds = |part: &&Part| all || part.namespace.as_deref().is_none_or(|own| namespace == Some(own));
+        let find = |part: &Part| part.own.known(resource).or_else(|| part.others.known(resource));
+        self.0.iter().filter(holds).find_map(find)
     }
 
     pub(super) fn health(&self) -> Fitness {
-        let (mut all, others) = (self.own.health(), self.others.health());
-        if !self.own.is(&self.others) {
-            all.informers.extend(others.informers);
-        }
+        let mut all = self.0[0].own.health(); // there is one part at least
+        let others = self.factories().skip(1);
+        others.for_each(|factory| all.informers.extend(factory.health().informers));
         all
+    }
+
+    /// Each once.
+    fn factories(&self) -> impl Iterator<Item = &InformerFactory> {
+        let others = |part: &'_ Part| !part.own.is(&part.others);
+        self.0.iter().flat_map(move |part| [Some(&part.own), others(part).then_some(&part.others)]).flatten()
     }
 }
 
