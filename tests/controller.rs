@@ -397,7 +397,7 @@ fn one_object_is_listed_and_watched_by_its_name_and_what_it_owns_is_not() {
         .filter(|request| request.starts_with("GET"))
         .partition(|request| request.contains("/sites"));
     assert_eq!((sites.len(), sites.iter().filter(|r| selected(r)).count()), (2, 2), "{requests:?}");
-    assert!(!others.is_empty() && !others.iter().any(|r| selected(&r)), "{requests:?}");
+    assert!(!others.is_empty() && !others.iter().any(selected), "{requests:?}");
 }
 
 #[test]

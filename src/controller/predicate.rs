@@ -38,7 +38,9 @@ use crate::object::{ObjectKey, ObjectMeta, Resource};
 /// });
 /// let both = spec_or_labels.and(not_ours);
 /// ```
-pub struct Predicate<K>(Option<Arc<dyn Fn(&Change<K>) -> bool + Send + Sync>>);
+pub struct Predicate<K>(Option<Passes<K>>);
+
+type Passes<K> = Arc<dyn Fn(&Change<K>) -> bool + Send + Sync>;
 
 impl<K> Predicate<K> {
     /// Lets everything pass.
