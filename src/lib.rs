@@ -46,8 +46,8 @@ pub use events::{EventRecorder, EventType};
 pub use leader::{LeaderElector, LeaseLock};
 pub use object::{
     ApiResource, FieldSelector, IntOrString, Kinded, LabelSelector, List, ListMeta, Map, MicroTime, Object,
-    ObjectKey, ObjectMeta, Operator, OwnerReference, Quantity, Resource, Scope, Selector, StaticResource,
-    Status, Text, Time, Whole, nullable,
+    ObjectKey, ObjectMeta, Operator, OwnerReference, PartialObjectMetadata, Quantity, Resource, Scope,
+    Selector, StaticResource, Status, Text, Time, Whole, nullable,
 };
 pub use stop::{OnStop, Stop};
 pub use wire::{Bookmark, WatchEvent};

@@ -15,6 +15,7 @@ mod pack;
 #[cfg(not(feature = "pack"))]
 #[path = "no_pack.rs"]
 mod pack;
+mod partial;
 mod quantity;
 mod resource;
 mod selector;
@@ -33,6 +34,7 @@ pub use meta::{ObjectMeta, OwnerReference};
 pub use object::Object;
 pub use owner::Kinded;
 pub use pack::Packer;
+pub use partial::PartialObjectMetadata;
 pub use quantity::Quantity;
 pub use resource::{ApiResource, Resource, Scope, StaticResource, Whole};
 pub use selector::{

@@ -283,8 +283,8 @@ impl Resource for Object {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    fn finalizers(&self) -> &[String] {
-        &self.metadata.finalizers
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
     }
 
     fn pack(&mut self, packer: &mut Packer) {
