@@ -8,6 +8,7 @@
 //! - `informer`: each list mode, selections, many objects
 //! - `outage`: the server killed, stopped for a while, its history gone
 //! - `scenarios`: those of connections, as in `tests/scenarios.rs`, each list mode through a proxy with faults
+//! - `manifests`: those of `examples/config_sync`, and its rights
 //! - `custom`: custom resources, controllers, leases
 //!
 //! `server` starts it. Without its binaries the tests pass and say so, unless `LISTWATCH_REAL=required`.
@@ -24,10 +25,15 @@ mod access;
 mod calls;
 #[path = "real/certificates.rs"]
 mod certificates;
+#[path = "../examples/config_sync/main.rs"]
+#[allow(dead_code)] // its `main`
+mod config_sync;
 #[path = "real/custom.rs"]
 mod custom;
 #[path = "real/informer.rs"]
 mod informer;
+#[path = "real/manifests.rs"]
+mod manifests;
 #[path = "real/outage.rs"]
 mod outage;
 #[path = "real/scenarios.rs"]
