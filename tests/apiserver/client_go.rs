@@ -177,7 +177,7 @@ fn informers_work(watch_list: bool) {
     go.run("apply d 4", "update configmap d 4");
     go.run("apply e 1", "add configmap e 1");
     go.run("scale web 3", "update deployment web 3");
-    go.run("delete e", "delete configmap e ");
+    go.run("delete e", "delete configmap e 1");
     go.answers("list", "list a c d");
     go.answers("cache", "cache a=1 c= d=4");
     go.command("create d 1");

@@ -276,10 +276,19 @@ fn kubectl_rolls_out_scales_and_replaces() {
     assert_eq!(kubectl.ok(shown, ""), "1|x:3||4");
     assert!(kubectl.ok("describe deploy web", "").contains("Image:        x:3"));
 
-    let maps = "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: m1, labels: {set: s}}}\n- {apiVersion: v1, kind: Secret, metadata: {name: s1, labels: {set: s}}, stringData: {k: v}}\n";
+    let maps = "
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: m1, labels: {set: s}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: s1, labels: {set: s}}
+stringData: {k: v}
+";
     kubectl.ok("apply -f -", maps);
     assert_eq!(kubectl.ok("get secret s1 -o jsonpath={.data.k}", ""), "dg==");
-    assert_eq!(rows(&kubectl.ok("get configmaps,secrets -A -l set=s --no-headers", "")).len(), 3); // an empty line between
+    assert_eq!(rows(&kubectl.ok("get configmaps,secrets -A -l set=s --no-headers", "")).len(), 2);
     kubectl.ok("delete configmaps,secrets -l set=s", "");
     assert!(kubectl.ok("get configmaps,secrets -l set=s", "").contains("No resources found"));
 }

@@ -36,6 +36,18 @@ fn objects(client: &Client, api_version: &str, kind: &str, plural: &str) -> Api<
     Api::namespaced_with(client, NAMESPACE, &resource)
 }
 
+/// The rules of a client's user in a namespace.
+fn rights(client: &Client, namespace: &str) -> Vec<Value> {
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectRulesReview",
+        "spec": {"namespace": namespace},
+    });
+    let request = RawRequest::new(Method::Post, "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews");
+    let review: Value = client.request(&request.json(&review).unwrap()).unwrap();
+    review["status"]["resourceRules"].as_array().unwrap().clone()
+}
+
 #[test]
 fn the_manifests_of_config_sync_are_taken_and_give_the_rights_that_it_needs() {
     let Some((server, _quiet)) = server::shared() else { return };
@@ -67,36 +79,24 @@ fn the_manifests_of_config_sync_are_taken_and_give_the_rights_that_it_needs() {
     let refused = pods.create(&PostParams::default(), &Object::from_value(loose).unwrap()).unwrap_err();
     assert!(refused.is_forbidden(), "it does enforce: {refused}");
 
-    // All that the account may, but for asking who it is and what it may.
-    let account = Impersonate {
-        user: format!(
-            "system:serviceaccount:{NAMESPACE}:{}",
-            template["spec"]["serviceAccountName"].as_str().unwrap()
-        ),
-        uid: None,
-        groups: vec!["system:serviceaccounts".into(), "system:authenticated".into()],
-        extra: BTreeMap::new(),
+    // What the account may beyond what each service account may.
+    let acting = |name: &str| {
+        let account = Impersonate {
+            user: format!("system:serviceaccount:{NAMESPACE}:{name}"),
+            uid: None,
+            groups: vec!["system:serviceaccounts".into(), "system:authenticated".into()],
+            extra: BTreeMap::new(),
+        };
+        Client::new(admin.config().clone().with_impersonate(account).with_namespace(NAMESPACE)).unwrap()
     };
-    let config = admin.config().clone().with_impersonate(account).with_namespace(NAMESPACE);
-    let client = Client::new(config).unwrap();
-    let rights = |namespace: &str| {
-        let review = json!({
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectRulesReview",
-            "spec": {"namespace": namespace},
-        });
-        let request = RawRequest::new(Method::Post, "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews");
-        let review: Value = client.request(&request.json(&review).unwrap()).unwrap();
-        let all = review["status"]["resourceRules"].as_array().unwrap().clone();
-        let own = ["authorization.k8s.io", "authentication.k8s.io"];
-        all.into_iter()
-            .filter(|rule| !own.contains(&rule["apiGroups"][0].as_str().unwrap()))
-            .collect::<Vec<_>>()
-    };
+    let client = acting(template["spec"]["serviceAccountName"].as_str().unwrap());
     let wanted =
         json!({"apiGroups": [""], "resources": ["configmaps", "secrets"], "verbs": ["list", "watch"]});
-    assert_eq!(rights(NAMESPACE), [wanted]);
-    assert_eq!(rights("default"), Vec::<Value>::new());
+    let others = rights(&acting("another"), NAMESPACE);
+    let own =
+        rights(&client, NAMESPACE).into_iter().filter(|rule| !others.contains(rule)).collect::<Vec<_>>();
+    assert_eq!(own, [wanted]);
+    assert_eq!(rights(&client, "default"), others);
 
     // And with these rights and the variables of the manifest it does its work.
     let mirrored = server.kubeconfig().with_file_name("config-sync-files");
