@@ -6,6 +6,7 @@ pub mod cache;
 pub mod client;
 pub mod config;
 pub mod controller;
+pub mod metrics;
 pub mod object;
 pub mod types;
 pub mod wire;

@@ -4,12 +4,18 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::health::{Fitness, Health};
 use super::informer::{Informer, InformerBuilder};
 use super::reflector::ListMode;
 use crate::client::{Api, Client, ListParams};
 use crate::error::{Error, Kind, Result};
 use crate::object::{ApiResource, Object, Resource, StaticResource};
 use crate::stop::Stop;
+
+/// That of a watch by default, rounded up.
+const SILENCE: Duration = Duration::from_secs(4 * 60);
+/// For an answer, and for the longest time that a reflector or a server asks to be let alone.
+const SLACK: Duration = Duration::from_secs(2 * 60);
 
 /// Makes each informer once: whoever asks for a type gets the same one, with one list/watch and one cache.
 ///
@@ -61,6 +67,7 @@ trait Running: Send + Sync {
     fn start(&self, stop: &Stop) -> Result<()>;
     fn wait_until(&self, deadline: Instant, timeout: Duration) -> Result<()>;
     fn join(&self);
+    fn fitness(&self) -> (String, Health);
 }
 
 impl<K: Resource> Running for Informer<K> {
@@ -74,6 +81,10 @@ impl<K: Resource> Running for Informer<K> {
 
     fn join(&self) {
         Informer::join(self);
+    }
+
+    fn fitness(&self) -> (String, Health) {
+        (self.describe().to_owned(), self.health())
     }
 }
 
@@ -237,6 +248,22 @@ impl InformerFactory {
                 Err(Error::new(Kind::Timeout, all.join("; ")))
             }
         }
+    }
+
+    /// How its informers fare, in one piece: fit for liveness and readiness probes.
+    ///
+    /// ```no_run
+    /// # let factory = listwatch::InformerFactory::new(&listwatch::Client::try_default()?);
+    /// let fitness = factory.health();
+    /// let (healthz, readyz) = (fitness.is_live(), fitness.is_ready());
+    /// # Ok::<(), listwatch::Error>(())
+    /// ```
+    #[must_use]
+    pub fn health(&self) -> Fitness {
+        let informers = self.each().iter().map(|informer| informer.fitness()).collect();
+        let silence = Some(self.options.silence).filter(|silence| !silence.is_zero());
+        let limit = silence.unwrap_or(SILENCE).saturating_add(SLACK);
+        Fitness { informers, at: self.client.clock().now(), limit }
     }
 
     /// Waits until the threads of all its informers have ended, which they do once stopped.

@@ -1,3 +1,4 @@
+use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -77,6 +78,70 @@ impl Health {
     pub fn quiet(&self, now: Instant) -> Duration {
         let last = self.last_attempt.max(self.last_progress);
         last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last))
+    }
+}
+
+/// How all informers of a factory or a controller fare: a snapshot, fit for the probes of a pod.
+///
+/// Prints a line for each informer: what is amiss, or that it is well.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Fitness {
+    /// What each informer is of, `pods in "default"`, and how it fares.
+    pub informers: Vec<(String, Health)>,
+    /// When this was.
+    pub at: Instant,
+    /// How long an informer may be [quiet](Health::quiet) before its thread is taken to hang: two minutes more than
+    /// [`InformerFactory::silence`](super::InformerFactory::silence), six by default.
+    pub limit: Duration,
+}
+
+impl Fitness {
+    /// For a readiness probe: whether each informer has a first list and has not ended. Not of a factory without
+    /// informers, nor of a controller that does not run: what is to be ready without leading
+    /// [starts its informers](crate::Controller::start) before that.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        !self.informers.is_empty() && self.informers.iter().all(|(_, health)| unready(health).is_none())
+    }
+
+    /// For a liveness probe: whether none has been silent beyond its limit, so that a restart would help. A server that
+    /// is down does no harm here, nor does an informer that was not started or has been stopped.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.informers.iter().all(|(_, health)| self.hangs(health).is_none())
+    }
+
+    fn hangs(&self, health: &Health) -> Option<Duration> {
+        let ended = matches!(health.activity, Activity::Stopped | Activity::Idle);
+        Some(health.quiet(self.at)).filter(|quiet| !ended && *quiet > self.limit)
+    }
+}
+
+/// What keeps it from being ready.
+fn unready(health: &Health) -> Option<&'static str> {
+    match health.activity {
+        Activity::Stopped => Some("has ended"),
+        Activity::Idle => Some("was not started"),
+        _ if !health.synced => Some("has no first list yet"),
+        _ => None,
+    }
+}
+
+impl fmt::Display for Fitness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.informers.is_empty() {
+            return f.write_str("no informer runs\n");
+        }
+        for (name, health) in &self.informers {
+            match (self.hangs(health), unready(health), &health.last_error) {
+                (Some(quiet), ..) => writeln!(f, "{name}: silent for {quiet:.0?}")?,
+                (None, Some(why), Some((_, error))) => writeln!(f, "{name}: {why}: {error}")?,
+                (None, Some(why), None) => writeln!(f, "{name}: {why}")?,
+                (None, None, _) => writeln!(f, "{name}: ok")?,
+            }
+        }
+        Ok(())
     }
 }
 

@@ -1,6 +1,9 @@
+use std::sync::Arc;
+
 use crate::client::{Api, ListParams, WatchParams};
 use crate::clock::Clock;
 use crate::error::Result;
+use crate::metrics::Recorder;
 use crate::object::{ListMeta, Resource};
 use crate::stop::Stop;
 use crate::wire::WatchEvent;
@@ -45,6 +48,11 @@ pub trait ListWatch<K>: Send + Sync + 'static {
         Clock::system()
     }
 
+    /// Who is told how a reflector or informer of it fares, if somebody is: that of the [client](crate::Client::with_metrics).
+    fn recorder(&self) -> Option<Arc<dyn Recorder>> {
+        None
+    }
+
     /// What is listed and watched, for logs and errors: `pods in "default"`.
     fn describe(&self) -> String;
 }
@@ -69,6 +77,10 @@ impl<K: Resource> ListWatch<K> for Api<K> {
 
     fn clock(&self) -> Clock {
         self.client().clock().clone()
+    }
+
+    fn recorder(&self) -> Option<Arc<dyn Recorder>> {
+        self.client().recorder()
     }
 
     fn describe(&self) -> String {

@@ -22,7 +22,7 @@ mod version;
 pub use factory::InformerFactory;
 pub use fifo::{Delta, Fifo};
 pub use handler::{Deleted, Handler, Handlers, enqueue};
-pub use health::{Activity, Health};
+pub use health::{Activity, Fitness, Health};
 pub use informer::{HandlerOptions, Informer, InformerBuilder};
 pub use list_watch::{Events, ListWatch};
 pub use listener::Registration;

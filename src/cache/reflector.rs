@@ -13,6 +13,7 @@ use super::store::Store;
 use crate::client::{ListParams, WatchParams};
 use crate::clock::Clock;
 use crate::error::{Error, Result, Unfit};
+use crate::metrics::{Event, Hook};
 use crate::object::{Packer, Resource};
 use crate::stop::Stop;
 
@@ -101,6 +102,7 @@ pub struct Reflector<K> {
     on_error: Option<OnError>,
     transform: Option<Transform<K>>,
     pub(super) vitals: Arc<Vitals>,
+    pub(super) recorder: Hook,
 }
 
 impl<K: Resource> Reflector<K> {
@@ -113,6 +115,7 @@ impl<K: Resource> Reflector<K> {
         Self {
             name: source.describe(),
             clock: source.clock(),
+            recorder: source.recorder(),
             source,
             mode: ListMode::default(),
             labels: String::new(),
@@ -250,6 +253,13 @@ impl<K: Resource> Reflector<K> {
         };
         let transformed = catch_unwind(AssertUnwindSafe(|| transform(object)));
         transformed.map_err(|_| Error::unfit_object(unfit, "the transform panicked on it"))
+    }
+
+    /// Tells the recorder, if there is one.
+    pub(super) fn record<'a>(&'a self, event: impl FnOnce(&'a str) -> Event<'a>) {
+        if let Some(recorder) = &self.recorder {
+            recorder.record(&event(self.describe()));
+        }
     }
 
     pub(super) fn tell(&self, e: &Error) {

@@ -16,6 +16,7 @@ use super::version::{is_behind, is_position};
 use crate::backoff::Backoff;
 use crate::client::WatchParams;
 use crate::error::{Error, Result, Unfit};
+use crate::metrics::Event;
 use crate::object::{Packer, Resource};
 use crate::stop::Stop;
 use crate::wire::{Bookmark, WatchEvent};
@@ -56,6 +57,8 @@ pub(super) struct Run<'a, K, S> {
     went_back: Option<Instant>,
     /// Until when versions are taken to be in no order.
     unordered: Option<Instant>,
+    /// When the list that is made now was begun.
+    began: Option<Instant>,
     /// When the last list was finished.
     listed: Option<Instant>,
     /// Whether the next list is for its own sake: nothing is known to be missed.
@@ -102,6 +105,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
             restored: false,
             went_back: None,
             unordered: None,
+            began: None,
             listed: None,
             due: false,
             unanswered: false,
@@ -128,6 +132,8 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
     /// One list with the watches behind it. `false` is the end.
     fn cycle(&mut self) -> bool {
         let due = std::mem::take(&mut self.due);
+        self.began = Some(self.reflector.clock.now());
+        self.reflector.record(|reflector| Event::ListBegins { reflector });
         let (mut events, mut again, mut overdue) = match self.initial() {
             Ok(events) => (events, false, false),
             Err(_) if self.ended || self.stop.is_stopped() => return false,
@@ -346,6 +352,9 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
         (self.from_latest, self.stuck, self.doubt, self.restored) = (false, 0, false, false);
         let now = self.reflector.clock.now();
         self.listed = Some(now);
+        let took = self.began.map_or(Duration::ZERO, |began| now.saturating_duration_since(began));
+        let resource_version = &*self.version;
+        self.reflector.record(|reflector| Event::Listed { reflector, items: count, took, resource_version });
         {
             let mut health = self.reflector.vitals.edit();
             health.lists += 1;
@@ -435,9 +444,23 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
         Ok(events)
     }
 
+    fn follow(&mut self, events: Events<K>, start: Instant) -> Next {
+        let reflector = self.reflector;
+        if reflector.recorder.is_none() {
+            return self.take(events, start);
+        }
+        let before = reflector.vitals.edit().events;
+        reflector.record(|reflector| Event::WatchBegins { reflector });
+        let next = self.take(events, start);
+        let events = reflector.vitals.edit().events - before;
+        let took = reflector.clock.now().saturating_duration_since(start);
+        reflector.record(|reflector| Event::WatchEnded { reflector, events, took });
+        next
+    }
+
     /// Takes the events of one watch to its end.
     #[inline(never)]
-    fn follow(&mut self, mut events: Events<K>, start: Instant) -> Next {
+    fn take(&mut self, mut events: Events<K>, start: Instant) -> Next {
         self.activity(Activity::Watching);
         let mut quiet = true;
         let mut held = Vec::new();
@@ -512,6 +535,10 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
 
     /// Gives what is held to the sink. Whether that takes more.
     fn tell(&mut self, held: &mut Vec<Delta<K>>) -> bool {
+        if !held.is_empty() {
+            let resource_version = &*self.version;
+            self.reflector.record(|reflector| Event::Progress { reflector, resource_version });
+        }
         self.ended = !held.drain(..).all(|delta| self.sink.push(delta));
         !self.ended
     }

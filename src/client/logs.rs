@@ -183,7 +183,7 @@ impl Client {
     /// Sends a request whose answer may begin late, and be silent for as long as it likes.
     fn follow(&self, request: &RawRequest, stop: &Stop) -> Result<Response> {
         let limits = Limits::Stream { head: Duration::MAX, silence: Duration::MAX };
-        let answer = self.http.send_alone(request, limits, stop)?;
+        let answer = self.send(request, limits, stop, true)?;
         if !(200..=299).contains(&answer.code()) {
             // A refusal has no right to it.
             answer.body.set_silence(Some(self.timeout()));

@@ -36,6 +36,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::http::{Http, Limits, Response};
+use crate::metrics::{Event, Hook, Recorder};
 use crate::object::Status;
 use crate::stop::Stop;
 
@@ -64,6 +65,7 @@ pub struct Client {
     timeout: Duration,
     stop: Stop,
     warnings: Arc<Warnings>,
+    recorder: Hook,
 }
 
 impl Client {
@@ -73,7 +75,13 @@ impl Client {
     /// If certificates or keys cannot be read or used, or the proxy, which is set or the environment's.
     pub fn new(config: Config) -> Result<Self> {
         let timeout = config.timeout();
-        Ok(Self { http: Arc::new(Http::new(config)?), timeout, stop: Stop::new(), warnings: Arc::default() })
+        Ok(Self {
+            http: Arc::new(Http::new(config)?),
+            timeout,
+            stop: Stop::new(),
+            warnings: Arc::default(),
+            recorder: None,
+        })
     }
 
     /// A client for the cluster that kubectl would speak to here: `$KUBECONFIG`, else `~/.kube/config`, else the
@@ -105,6 +113,19 @@ impl Client {
     #[must_use]
     pub fn with_warnings(&self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self { warnings: Arc::new(Warnings::to(hook)), ..self.clone() }
+    }
+
+    /// The same client, which tells this recorder of its requests; and so do informers and controllers that are made of
+    /// it of what they do: see [`metrics`](crate::metrics). Each answer counts, also where a request is sent again.
+    #[must_use]
+    pub fn with_metrics(&self, recorder: impl Recorder) -> Self {
+        Self { recorder: Some(Arc::new(recorder)), ..self.clone() }
+    }
+
+    /// What [`with_metrics`](Self::with_metrics) was given.
+    #[must_use]
+    pub fn recorder(&self) -> Option<Arc<dyn Recorder>> {
+        self.recorder.clone()
     }
 
     /// Where it speaks to, and as whom.
@@ -144,7 +165,7 @@ impl Client {
     /// Sends a request and reads its answer.
     pub(crate) fn call(&self, request: &RawRequest) -> Result<Vec<u8>> {
         let attempt = |left| {
-            let mut answer = self.accept(self.http.send(request, Limits::Total(left), &self.stop)?)?;
+            let mut answer = self.accept(self.send(request, Limits::Total(left), &self.stop, false)?)?;
             let mut bytes = Vec::new();
             answer.body.read_to_end(LARGEST_ANSWER, self.until(), &mut bytes)?;
             Ok(bytes)
@@ -164,7 +185,7 @@ impl Client {
     ) -> Result<Response> {
         let silence = silence.unwrap_or(self.timeout);
         let limits = Limits::Stream { head: head.map_or(silence, |head| head.min(silence)), silence };
-        self.http.send(request, limits, stop).and_then(|answer| self.accept(answer))
+        self.send(request, limits, stop, false).and_then(|answer| self.accept(answer))
     }
 
     /// The same on a connection of its own.
@@ -175,9 +196,24 @@ impl Client {
         stop: &Stop,
     ) -> Result<Response> {
         let head = self.timeout.min(silence);
-        self.http
-            .send_alone(request, Limits::Stream { head, silence }, stop)
+        self.send(request, Limits::Stream { head, silence }, stop, true)
             .and_then(|answer| self.accept(answer))
+    }
+
+    /// Sends a request, on a connection of its own if `alone`.
+    fn send(&self, request: &RawRequest, limits: Limits, stop: &Stop, alone: bool) -> Result<Response> {
+        let send = || match alone {
+            true => self.http.send_alone(request, limits, stop),
+            false => self.http.send(request, limits, stop),
+        };
+        let Some(recorder) = &self.recorder else { return send() };
+        let start = self.clock().now();
+        let answer = send();
+        let took = self.clock().now().saturating_duration_since(start);
+        let (method, host) = (request.method, host(self.config().server()));
+        let code = answer.as_ref().ok().map(Response::code);
+        recorder.record(&Event::Request { method, host, code, took });
+        answer
     }
 
     pub(crate) fn timeout(&self) -> Duration {
@@ -219,4 +255,10 @@ impl Client {
     fn until(&self) -> (&Clock, Instant) {
         (self.clock(), self.clock().deadline(self.timeout))
     }
+}
+
+/// Of an address its name, and its port if there is one.
+fn host(server: &str) -> &str {
+    let rest = server.split_once("://").map_or(server, |(_, rest)| rest);
+    rest.split('/').next().unwrap_or(rest)
 }

@@ -90,7 +90,7 @@ impl Client {
     fn probe(&self, path: &str) -> Result<()> {
         let ask = || {
             let request = RawRequest::new(Method::Get, path);
-            let mut answer = self.http.send(&request, Limits::Total(self.timeout()), self.stop())?;
+            let mut answer = self.send(&request, Limits::Total(self.timeout()), self.stop(), false)?;
             let mut body = Vec::new();
             let end = answer.body.read_to_end(LARGEST_REFUSAL, self.until(), &mut body);
             match answer.code() {

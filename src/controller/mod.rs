@@ -1,18 +1,21 @@
 //! A controller: informers, a queue and the function that makes the world as an object wants it.
 
+mod measure;
 mod request;
 
 use std::fmt::{self, Display};
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use log::info;
 
+use self::measure::Measure;
 pub use self::request::Request;
-use crate::cache::{Handlers, InformerFactory, ListMode, enqueue};
+use crate::cache::{Fitness, Handlers, InformerFactory, ListMode, enqueue};
 use crate::client::Client;
 use crate::error::Result;
+use crate::metrics::Outcome;
 use crate::object::{ApiResource, ObjectKey, OwnerReference, Resource, Scope, StaticResource};
 use crate::stop::Stop;
 use crate::workqueue::{Action, RateLimit, RateLimiter, WorkQueue, WorkerOptions};
@@ -55,6 +58,8 @@ pub struct Controller<K> {
     options: WorkerOptions,
     sync_timeout: Duration,
     limiter: Option<Limiter>,
+    /// Of the run that began last. Held for a moment only.
+    running: Mutex<Option<InformerFactory>>,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -90,6 +95,7 @@ impl<K: Resource> Controller<K> {
             options: WorkerOptions::default(),
             sync_timeout: SYNC_TIMEOUT,
             limiter: None,
+            running: Mutex::default(),
             kind: PhantomData,
         }
     }
@@ -196,9 +202,13 @@ impl<K: Resource> Controller<K> {
         let both = term.clone();
         let _client = self.client.stop().on_stop(move || both.stop());
         let factory = self.factory.anew();
+        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(factory.clone());
         let limiter =
             self.limiter.as_ref().map_or_else(|| Box::new(RateLimiter::default()) as _, |make| make());
         let queue = WorkQueue::with_clock(limiter, self.client.clock().clone());
+        if let Some(recorder) = self.client.recorder() {
+            queue.report_to(&self.resource.to_string(), recorder);
+        }
         let done = self.work(&term, &factory, &queue, reconcile);
         term.stop();
         factory.join();
@@ -206,6 +216,13 @@ impl<K: Resource> Controller<K> {
             Err(e) if e.is_stopped() && (stop.is_stopped() || self.client.stop().is_stopped()) => Ok(()),
             done => done,
         }
+    }
+
+    /// How its informers fare, in one piece, for liveness and readiness probes; of the run that began last, or none.
+    #[must_use]
+    pub fn health(&self) -> Fitness {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        running.unwrap_or_else(|| self.factory.anew()).health()
     }
 
     fn work<E: Display>(
@@ -223,15 +240,28 @@ impl<K: Resource> Controller<K> {
         factory.start(term)?;
         factory.wait_for_sync(self.sync_timeout)?;
         info!(target: "listwatch::controller", "controller of {}: {} workers", self.resource, self.workers);
+        let measure = Measure::new(&self.resource.to_string(), self.client.recorder(), self.client.clock());
+        measure.workers(self.workers);
+        let (calls, ends) = (measure.clone(), measure);
         let (lister, client, factory) = (informer.lister(), self.client.with_stop(term), factory.clone());
         let workers = self.options.clone().start(self.workers, queue, term, move |key: &ObjectKey| {
             match lister.get_key(key) {
-                Some(object) => reconcile(&Request::new(object, &client, &factory)),
+                Some(object) => {
+                    let call = calls.begin();
+                    let done = reconcile(&Request::new(object, &client, &factory));
+                    call.end(match &done {
+                        Ok(action) if action.requeue_after().is_some() => Outcome::RequeueAfter,
+                        Ok(_) => Outcome::Success,
+                        Err(_) => Outcome::Error,
+                    });
+                    done
+                }
                 None => Ok(Action::await_change()),
             }
         })?;
         term.wait();
         workers.join();
+        ends.workers(0);
         Ok(())
     }
 }

@@ -70,7 +70,7 @@ impl fmt::Debug for RawRequest {
 }
 
 /// The verbs of the API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs, reason = "their names say it")]
 pub enum Method {
     Get,
@@ -381,6 +381,18 @@ impl Limits {
 }
 
 impl Method {
+    /// `GET`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+        }
+    }
+
     fn http(self) -> http::Method {
         match self {
             Self::Get => http::Method::GET,
@@ -394,7 +406,7 @@ impl Method {
 
 impl fmt::Display for Method {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.http().as_str())
+        f.write_str(self.as_str())
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod delays;
 mod hash;
+mod meter;
 #[cfg(all(test, shuttle))]
 mod model;
 mod pool;

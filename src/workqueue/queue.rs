@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 
 use super::delays::Delays;
 use super::hash::KeyHash;
+use super::meter::{Meter, Report};
 use super::rate_limit::RateLimit;
 use crate::clock::Clock;
+use crate::metrics::Recorder;
 use crate::shrink;
 use crate::stop::Stop;
 use crate::sync::{Condvar, Mutex, MutexGuard};
@@ -68,6 +70,8 @@ struct State<T> {
     waking: bool,
     /// The deadline for which one of the idle waits; the others wait without a limit.
     watched: Option<Instant>,
+    /// Of a queue that reports.
+    meter: Option<Box<Meter<T>>>,
 }
 
 /// client-go's sets: "dirty" is `Queued` and `WorkedOnAgain`, "processing" is `WorkedOn` and `WorkedOnAgain`.
@@ -106,9 +110,19 @@ impl<T: Clone + Eq + Hash + Send + 'static> WorkQueue<T> {
                 idle: 0,
                 waking: false,
                 watched: None,
+                meter: None,
             };
             Shared { clock, state: Mutex::new(state), changed: Condvar::new(), _on_advance: on_advance }
         }))
+    }
+
+    /// Tells `recorder` from now on what comes and goes, how long it waits and is worked on: the metrics `workqueue_…` of
+    /// [`metrics`](crate::metrics). Controllers do this by themselves. Costs some 100 ns for each item, and for each that
+    /// is queued or worked on another copy of it.
+    pub fn report_to(&self, name: &str, recorder: Arc<dyn Recorder>) {
+        let report = Report { name: name.into(), recorder };
+        let before = self.0.lock().meter.replace(Box::new(Meter::new(report, self.0.clock.clone())));
+        drop(before); // which tells its recorder, without the lock
     }
 
     /// Queues `item` now, unless it is queued already. If it is worked on, it is queued when that is done.
@@ -134,6 +148,7 @@ impl<T: Clone + Eq + Hash + Send + 'static> WorkQueue<T> {
         let Some(at) = self.0.clock.now().checked_add(delay) else { return };
         let mut state = self.0.lock();
         if !state.shut_down {
+            state.metered(|meter| meter.retried());
             state.delays.insert(item, at, false);
             self.0.unlock(state);
         }
@@ -151,6 +166,7 @@ impl<T: Clone + Eq + Hash + Send + 'static> WorkQueue<T> {
         if state.shut_down {
             return Duration::ZERO;
         }
+        state.metered(|meter| meter.retried());
         state.promote(now);
         let waits = match state.items.get(&item) {
             Some(Stage::Queued | Stage::WorkedOnAgain) => Duration::ZERO,
@@ -209,7 +225,7 @@ impl<T: Clone + Eq + Hash + Send + 'static> WorkQueue<T> {
         let mut state = self.0.lock();
         state.done(item);
         if state.shut_down && state.items.is_empty() {
-            drop(state);
+            self.0.unlock(state);
             self.0.changed.notify_all(); // those who wait for the drain
         } else {
             self.0.unlock(state);
@@ -221,7 +237,9 @@ impl<T: Clone + Eq + Hash + Send + 'static> WorkQueue<T> {
     pub fn len(&self) -> usize {
         let mut state = self.0.lock();
         state.promote_due(&self.0.clock);
-        state.ready.len()
+        let count = state.ready.len();
+        self.0.unlock(state);
+        count
     }
 
     /// Whether no item is queued.
@@ -314,9 +332,13 @@ impl<T: Clone + Eq + Hash + Send + 'static> Shared<T> {
         let wake =
             state.idle > 0 && !state.waking && (!state.ready.is_empty() || state.unwatched().is_some());
         state.waking |= wake;
+        let notes = state.meter.as_mut().and_then(|meter| meter.notes());
         drop(state);
         if wake {
             self.changed.notify_one();
+        }
+        if let Some((report, notes)) = notes {
+            report.tell(&notes);
         }
     }
 
@@ -342,20 +364,33 @@ impl<T: Clone + Eq + Hash + 'static> State<T> {
     fn add(&mut self, item: T) {
         match self.items.entry(item) {
             Entry::Vacant(entry) => {
+                if let Some(meter) = &mut self.meter {
+                    meter.added(entry.key());
+                }
                 self.ready.push_back(entry.key().clone());
                 entry.insert(Stage::Queued);
             }
             Entry::Occupied(mut entry) => {
                 if *entry.get() == Stage::WorkedOn {
+                    if let Some(meter) = &mut self.meter {
+                        meter.added(entry.key());
+                    }
                     entry.insert(Stage::WorkedOnAgain);
                 }
             }
         }
     }
 
+    fn metered(&mut self, note: impl FnOnce(&mut Meter<T>)) {
+        if let Some(meter) = &mut self.meter {
+            note(meter);
+        }
+    }
+
     fn pop(&mut self, clock: &Clock) -> Option<T> {
         self.promote_due(clock);
         let item = self.ready.pop_front()?;
+        self.metered(|meter| meter.taken(&item));
         if let Some(stage) = self.items.get_mut(&item) {
             *stage = Stage::WorkedOn;
         }
@@ -363,6 +398,7 @@ impl<T: Clone + Eq + Hash + 'static> State<T> {
     }
 
     fn done(&mut self, item: &T) {
+        self.metered(|meter| meter.done(item));
         // Taken out at first, as this is how it ends nearly always.
         match self.items.remove_entry(item) {
             None | Some((_, Stage::WorkedOn)) => {}
