@@ -17,7 +17,7 @@
 //! | `REQ_USERNAME`, `REQ_PASSWORD` | its basic authentication |
 //! | `REQ_TIMEOUT` | seconds that one try may take; 10 |
 //! | `REQ_SKIP_INIT` | `true`: no request and no signal for the first mirror |
-//! | `HEALTH_PORT` | `/healthz`, `/readyz` and `/metrics`; 8080 |
+//! | `HEALTH_PORT` | `/healthz`, `/readyz` and `/metrics` (of the API client by the names of client-go, too); 8080 |
 //! | `LOG_LEVEL` | `DEBUG`, `INFO`, `WARN` or `ERROR` |
 //! | `KUBECONFIG` | read as kubectl does, if built with the feature `kubeconfig`; else the pod's service account |
 //!
@@ -58,7 +58,6 @@
 
 pub(crate) mod sidecar;
 
-use std::net::TcpListener;
 use std::process::ExitCode;
 use std::thread;
 
@@ -67,7 +66,7 @@ use log::{LevelFilter, error, info};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use sidecar::{Failure, Settings};
+use sidecar::{Failure, Settings, Status};
 
 pub(crate) fn main() -> ExitCode {
     let read = |name: &str| std::env::var(name).ok();
@@ -100,14 +99,14 @@ fn start(read: &dyn Fn(&str) -> Option<String>) -> Result<(), Failure> {
             stopping.stop();
         }
     })?;
+    let status = Status::default();
+    let at = ("0.0.0.0", settings.health_port);
     let probes = match settings.once {
         true => None,
-        false => Some(
-            TcpListener::bind(("0.0.0.0", settings.health_port))
-                .map_err(|e| format!("HEALTH_PORT {}: {e}", settings.health_port))?,
-        ),
+        false => Some(status.serve(at, &stop).map_err(|e| format!("HEALTH_PORT {}: {e}", at.1))?),
     };
-    let done = sidecar::run(settings, &Client::new(config)?, &stop, probes);
+    let done = sidecar::run(settings, &Client::new(config)?, &stop, &status);
+    drop(probes);
     handle.close();
     drop(waiting.join());
     done

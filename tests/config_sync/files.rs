@@ -8,7 +8,7 @@ use listwatch::types::{ConfigMap, Namespace};
 use listwatch::{Api, ObjectMeta, PostParams, Stop};
 use serde_json::json;
 
-use crate::config_sync::sidecar::run;
+use crate::config_sync::sidecar::{Status, run};
 use crate::rig::{Folder, Rig, eventually};
 
 const FOLDER: &str = "k8s-sidecar-target-directory";
@@ -44,7 +44,7 @@ fn the_folder_follows_what_the_label_chooses() {
     rig.delete("bytes");
     rig.delete("a");
     rig.folder.wait_for(&[("key.pem", "SECRET")]);
-    assert_eq!((sidecar.metric("objects"), sidecar.metric("files")), (1, 1));
+    eventually("counted", || (sidecar.metric("objects"), sidecar.metric("files")) == (1, 1));
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn the_older_of_two_objects_has_the_file_and_the_other_gets_it_back() {
     rig.folder.wait_for(&[("f", &format!("of {loser}")), ("m", "1")]);
     rig.delete(loser);
     rig.folder.wait_for(&[("m", "1")]);
-    assert_eq!(sidecar.metric("files"), 1);
+    eventually("counted", || sidecar.metric("files") == 1);
 }
 
 #[test]
@@ -271,12 +271,13 @@ fn the_method_list_mirrors_once() {
     let rig = Rig::new();
     rig.apply("a", json!({"a": "1"}));
     rig.create_secret(json!({"metadata": {"name": "s", "labels": {"app": "y"}}, "stringData": {"s": "2"}}));
-    run(rig.settings(&[("METHOD", "LIST")]), &rig.client(), &Stop::new(), None).unwrap();
+    run(rig.settings(&[("METHOD", "LIST")]), &rig.client(), &Stop::new(), &Status::default()).unwrap();
     rig.folder.wait_for(&[("a", "1"), ("s", "2")]);
     assert!(!rig.server.requests().iter().any(|request| request.contains("watch")));
     fs::create_dir(rig.folder.0.join("b")).unwrap();
     rig.apply("b", json!({"b": "1"}));
-    let failed = run(rig.settings(&[("METHOD", "LIST")]), &rig.client(), &Stop::new(), None).unwrap_err();
+    let failed = run(rig.settings(&[("METHOD", "LIST")]), &rig.client(), &Stop::new(), &Status::default())
+        .unwrap_err();
     assert!(
         failed.to_string().contains("configmap default/b") && failed.to_string().contains("is a folder"),
         "{failed}"

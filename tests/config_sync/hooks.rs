@@ -10,7 +10,7 @@ use std::time::Duration;
 use listwatch::Stop;
 use serde_json::json;
 
-use crate::config_sync::sidecar::run;
+use crate::config_sync::sidecar::{Status, run};
 use crate::rig::{Rig, eventually};
 
 /// More than a burst's end, less than the time between tries.
@@ -138,7 +138,7 @@ fn the_process_of_a_file_gets_a_signal() {
         ("SIGNAL", "SIGUSR1"),
         ("SIGNAL_PID_FILE", file.to_str().unwrap()),
     ]);
-    run(once, &rig.client(), &Stop::new(), None).unwrap();
+    run(once, &rig.client(), &Stop::new(), &Status::default()).unwrap();
     std::fs::remove_file(&file).unwrap();
     assert_eq!(program.wait().unwrap().signal(), Some(10));
 }
@@ -160,7 +160,7 @@ fn of_processes_with_a_name_the_parent_gets_a_signal() {
     let mut line = String::new();
     BufReader::new(program.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let once = [("METHOD", "LIST"), ("SIGNAL", "USR2"), ("SIGNAL_PROCESS", &name)];
-    run(rig.settings(&once), &rig.client(), &Stop::new(), None).unwrap();
+    run(rig.settings(&once), &rig.client(), &Stop::new(), &Status::default()).unwrap();
     let input = program.stdin.take(); // or waiting would close it
     assert_eq!(program.wait().unwrap().signal(), Some(12));
     assert_eq!(processes(&name), 1);

@@ -2,7 +2,6 @@
 //! other.
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
@@ -12,7 +11,7 @@ use listwatch::types::ConfigMap;
 use listwatch::{Api, ApiResource, Client, DeleteParams, Object, PostParams, Scope, Stop};
 use serde_json::{Value, json};
 
-use crate::config_sync::sidecar::{Settings, run};
+use crate::config_sync::sidecar::{Settings, Status, run};
 use crate::{eventually, server};
 
 const NAMESPACE: &str = "config-sync";
@@ -116,8 +115,7 @@ fn the_manifests_of_config_sync_are_taken_and_give_the_rights_that_it_needs() {
     maps.create(&PostParams::default(), &serde_json::from_value(map).unwrap()).unwrap();
     let stop = Stop::new();
     std::thread::scope(|scope| {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let running = scope.spawn(|| run(settings, &client, &stop, Some(listener)).unwrap());
+        let running = scope.spawn(|| run(settings, &client, &stop, &Status::default()).unwrap());
         let text = || std::fs::read_to_string(mirrored.join("a.txt")).ok();
         eventually("the file", || text().as_deref() == Some("1") || running.is_finished());
         maps.delete("a", &DeleteParams::default()).unwrap();

@@ -5,15 +5,19 @@ mod claims;
 mod folder;
 mod hook;
 mod mirror;
-mod probes;
 mod settings;
 mod tally;
 
+#[path = "../../support/probes.rs"]
+mod probes;
+
 use std::error::Error;
-use std::net::TcpListener;
+use std::io;
+use std::net::ToSocketAddrs;
 use std::sync::Arc;
 use std::time::Duration;
 
+use listwatch::metrics::Metrics;
 use listwatch::types::{ConfigMap, Secret};
 use listwatch::workqueue::ItemExponentialFailure;
 use listwatch::{
@@ -26,7 +30,7 @@ use claims::{Kind, Object, Source};
 use folder::Folder;
 use hook::Teller;
 use mirror::Mirror;
-use probes::Probes;
+use probes::{Endpoints, Probes};
 use settings::Namespaces;
 pub(crate) use settings::Settings;
 use tally::Tally;
@@ -38,26 +42,44 @@ const REMIND: Duration = Duration::from_secs(30);
 /// How often a hook is tried where the program ends after it.
 const TRIES: u32 = 5;
 
+/// What can be asked of a sidecar while it runs: counts, and whether the first mirror is complete.
+#[derive(Clone, Default)]
+pub(crate) struct Status {
+    tally: Tally,
+    /// What the client, its informers and the queue count.
+    metrics: Metrics,
+}
+
+impl Status {
+    /// Serves it until stopped or dropped.
+    pub(crate) fn serve(&self, at: impl ToSocketAddrs, stop: &Stop) -> io::Result<Probes> {
+        let (counts, metrics, ready) = (self.tally.clone(), self.metrics.clone(), self.tally.clone());
+        let endpoints = Endpoints {
+            metrics: Box::new(move || metrics.to_prometheus_text() + &counts.text()),
+            // Whatever is away, the files that are there are as good as any that a restart would find.
+            healthz: Box::new(|| (true, "ok\n".into())),
+            readyz: Box::new(move || match ready.ready.get() {
+                1 => (true, "ok\n".into()),
+                _ => (false, "the first mirror is not complete\n".into()),
+            }),
+        };
+        Probes::serve(at, endpoints, stop)
+    }
+}
+
 /// Mirrors until stopped, or once.
-pub(crate) fn run(
-    settings: Settings,
-    client: &Client,
-    stop: &Stop,
-    probes: Option<TcpListener>,
-) -> Result<(), Failure> {
-    let tally = Tally::default();
+pub(crate) fn run(settings: Settings, client: &Client, stop: &Stop, status: &Status) -> Result<(), Failure> {
+    let tally = &status.tally;
     let folder = Folder::open(&settings).map_err(|e| format!("FOLDER {}: {e}", settings.folder.display()))?;
     let mirror = Mirror::new(folder, tally.clone());
     info!("{} into {}", settings.selector, settings.folder.display());
     if settings.once {
-        return once(&settings, client, stop, mirror, &tally);
+        return once(&settings, client, stop, mirror, tally);
     }
     // Ends the threads however this function does.
     let own = stop.child();
-    let probes = probes.map(|listener| Probes::start(listener, tally.clone(), &own)).transpose()?;
-    let done = follow(settings, client, &own, mirror, &tally);
+    let done = follow(settings, &client.with_metrics(status.metrics.clone()), &own, mirror, tally);
     own.stop();
-    probes.into_iter().for_each(Probes::join);
     done
 }
 
@@ -106,6 +128,9 @@ fn follow(
 ) -> Result<(), Failure> {
     let limiter = ItemExponentialFailure::new(Duration::from_millis(50), Duration::from_secs(60));
     let queue = WorkQueue::<Source>::with_clock(limiter, client.clock().clone());
+    if let Some(recorder) = client.recorder() {
+        queue.report_to("config_sync", recorder);
+    }
     let cache = Cache::start(&settings, client, &queue, stop)?;
     let teller = Teller::start(settings.hooks, client.clock().clone(), tally.clone(), stop)?;
     if cache.wait_for_sync(stop) {
