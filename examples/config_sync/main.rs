@@ -47,7 +47,8 @@
 //!   and so is a folder that is a symbolic link. The log and `config_sync_refused` tell.
 //! - **A restart** finds the files that it wrote in `FOLDER/.config-sync.json`, and removes those whose objects have gone
 //!   meanwhile. What others put there is left alone, unless an object has a file of that name. All files are compared
-//!   with the objects, so a torn one is mended.
+//!   with the objects, so a torn one is mended. While it runs, what others do to its files is mended with the next
+//!   change of their object.
 //! - **The request and the signal** come after the files are there, once for a burst, and are tried until they succeed. After the
 //!   start they come even if nothing changed, as a change may have been the last thing before the end.
 //! - **An API server that is away** changes nothing: the files stay, `/healthz` and `/readyz` stay as they were.

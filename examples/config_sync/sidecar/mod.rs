@@ -132,13 +132,18 @@ fn follow(
         queue.report_to("config_sync", recorder);
     }
     let cache = Cache::start(&settings, client, &queue, stop)?;
-    let teller = Teller::start(settings.hooks, client.clock().clone(), tally.clone(), stop)?;
+    let hooks = settings.hooks;
+    let teller = match hooks.is_empty() {
+        true => None,
+        false => Some(Teller::start(hooks, client.clock().clone(), tally.clone(), stop)?),
+    };
+    let tell = || teller.iter().for_each(Teller::changed);
     if cache.wait_for_sync(stop) {
         let find = |source: &Source| cache.find(source);
         let failed = mirror.first(&cache.objects(), &find)?;
         failed.into_iter().for_each(|source| retry(&queue, &mirror, source));
         if !settings.skip_init {
-            teller.changed();
+            tell();
         }
         if mirror.is_complete() {
             info!(
@@ -156,7 +161,7 @@ fn follow(
             }
             failed.into_iter().for_each(|source| retry(&queue, &mirror, source));
             if changed {
-                teller.changed();
+                tell();
             }
             if mirror.is_complete() {
                 tally.ready.set(1);
@@ -165,7 +170,7 @@ fn follow(
     }
     stop.stop();
     cache.join();
-    teller.join();
+    teller.into_iter().for_each(Teller::join);
     Ok(())
 }
 
