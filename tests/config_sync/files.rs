@@ -3,9 +3,11 @@
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::time::Duration;
 
+use listwatch::apiserver::ApiServer;
 use listwatch::types::{ConfigMap, Namespace};
-use listwatch::{Api, ObjectMeta, PostParams, Stop};
+use listwatch::{Api, Clock, ObjectMeta, PostParams, Stop};
 use serde_json::json;
 
 use crate::config_sync::sidecar::{Status, run};
@@ -174,21 +176,26 @@ fn nothing_outside_is_removed_though_the_list_of_files_says_so() {
 
 #[test]
 fn the_older_of_two_objects_has_the_file_and_the_other_gets_it_back() {
-    let rig = Rig::new();
-    let map = |name: &str, created: &str, text: &str| json!({"metadata": {"name": name, "labels": {"app": "x"}, "creationTimestamp": created}, "data": {"f": text}});
-    // The server sets the time itself, to the second: equal ones go by name.
-    rig.create("b", &map("b", "2020-01-01T00:00:00Z", "of b"));
+    let clock = Clock::manual();
+    let server = ApiServer::builder().clock(clock.clone()).start().unwrap();
+    let rig = Rig { server, clock: clock.clone(), ..Rig::new() };
+    rig.apply("b", json!({"f": "of b"}));
+    clock.advance(Duration::from_secs(10));
+    // Younger, though first by name.
+    rig.apply("a", json!({"f": "of a"}));
     let sidecar = rig.start(&[]);
     rig.folder.wait_for(&[("f", "of b")]);
-    rig.create("a", &map("a", "2020-01-01T00:00:00Z", "of a"));
-    rig.apply("marker", json!({"m": "1"}));
-    eventually("the marker, which comes after", || rig.folder.files().contains_key("m"));
-    let first = rig.folder.files()["f"].clone();
-    let (winner, loser) = if first == "of a" { ("a", "b") } else { ("b", "a") };
-    rig.delete(winner);
-    rig.folder.wait_for(&[("f", &format!("of {loser}")), ("m", "1")]);
-    rig.delete(loser);
-    rig.folder.wait_for(&[("m", "1")]);
+    rig.apply("a", json!({"f": "of a again"}));
+    rig.apply("marker", json!({"m": "1"})); // comes after it in the queue
+    rig.folder.wait_for(&[("f", "of b"), ("m", "1")]);
+    rig.delete("b");
+    rig.folder.wait_for(&[("f", "of a again"), ("m", "1")]);
+    rig.apply("b", json!({"f": "of b, younger now"}));
+    rig.apply("marker", json!({"m": "2"}));
+    rig.folder.wait_for(&[("f", "of a again"), ("m", "2")]);
+    rig.delete("b");
+    rig.delete("a");
+    rig.folder.wait_for(&[("m", "2")]);
     eventually("counted", || sidecar.metric("files") == 1);
 }
 
