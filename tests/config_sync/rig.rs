@@ -29,14 +29,14 @@ pub(crate) fn eventually(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// An empty folder, removed at the end.
+/// An empty folder in one of its own, which is removed at the end.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("lw-sync-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
+        let path = std::env::temp_dir().join(name).join("files");
         fs::create_dir_all(&path).unwrap();
         Self(path.canonicalize().unwrap())
     }
@@ -77,7 +77,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
+        drop(fs::remove_dir_all(self.0.parent().unwrap()));
     }
 }
 

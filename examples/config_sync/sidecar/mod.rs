@@ -140,8 +140,8 @@ fn follow(
     let tell = || teller.iter().for_each(Teller::changed);
     if cache.wait_for_sync(stop) {
         let find = |source: &Source| cache.find(source);
-        let failed = mirror.first(&cache.objects(), &find)?;
-        failed.into_iter().for_each(|source| retry(&queue, &mirror, source));
+        // What failed is tried again: the handlers have put every object into the queue.
+        mirror.first(&cache.objects(), &find)?;
         if !settings.skip_init {
             tell();
         }
