@@ -21,6 +21,7 @@ struct Inner {
     status: Option<Box<Status>>,
     unfit: Option<Box<Unfit>>,
     source: Option<Box<dyn StdError + Send + Sync>>,
+    terminal: bool,
 }
 
 /// The class of an error, as the crate sees it.
@@ -74,6 +75,7 @@ impl Error {
             status: None,
             unfit: None,
             source: None,
+            terminal: false,
         }))
     }
 
@@ -101,6 +103,32 @@ impl Error {
     #[must_use]
     pub fn timed_out(doing: impl Into<String>) -> Self {
         Self::new(Kind::Timeout, "timed out").context(doing)
+    }
+
+    /// A failure that trying again does not mend, for what a [`Controller`](crate::Controller) calls: the object is not
+    /// tried again until it changes. Of a text, or of an error, which stays what it was. controller-runtime's
+    /// `reconcile.TerminalError`.
+    ///
+    /// ```
+    /// # use listwatch::Error;
+    /// fn replicas(text: &str) -> Result<u32, Error> {
+    ///     text.parse().map_err(Error::terminal)
+    /// }
+    /// assert!(replicas("many").unwrap_err().is_terminal());
+    /// ```
+    #[must_use]
+    pub fn terminal(why: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        let mut error = match why.into().downcast::<Self>() {
+            Ok(error) => *error,
+            Err(other) => Self::invalid(other.to_string()),
+        };
+        error.0.terminal = true;
+        error
+    }
+
+    /// Whether it was made by [`terminal`](Error::terminal).
+    pub fn is_terminal(&self) -> bool {
+        self.0.terminal
     }
 
     pub(crate) fn stopped() -> Self {

@@ -40,8 +40,8 @@ pub use controller::{Controller, Request};
 pub use error::{Error, OptionalExt, Result, Unfit};
 pub use object::{
     ApiResource, FieldSelector, IntOrString, LabelSelector, List, ListMeta, Map, MicroTime, Object,
-    ObjectKey, ObjectMeta, Operator, OwnerReference, Quantity, Resource, Scope, Selector, StaticResource,
-    Status, Text, Time, Whole, nullable,
+    ObjectKey, ObjectMeta, Operator, OwnerReference, PartialObjectMetadata, Quantity, Resource, Scope,
+    Selector, StaticResource, Status, Text, Time, Whole, nullable,
 };
 pub use stop::{OnStop, Stop};
 pub use wire::{Bookmark, WatchEvent};

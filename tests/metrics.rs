@@ -237,10 +237,11 @@ fn the_probes_of_the_examples_answer_while_another_client_says_nothing_and_end_w
     let address = probes.address();
     let (ended, end) = bounded(1);
     stop.stop();
-    std::thread::spawn(move || {
+    let end_them = move || {
         drop(probes);
         ended.send(()).unwrap();
-    });
+    };
+    std::thread::Builder::new().name("test-drop".into()).spawn(end_them).unwrap();
     end.recv_timeout(SOON).unwrap();
     assert!(TcpStream::connect(address).is_err());
 }

@@ -116,6 +116,16 @@ impl InformerFactory {
         self.afresh()
     }
 
+    /// Only the object of this name, by the field selector `metadata.name` on list and watch: a role that names it
+    /// (`resourceNames`) is enough. Beside what [`fields`](Self::fields) says.
+    #[must_use]
+    pub fn only(mut self, name: &str) -> Self {
+        let fields = std::mem::take(&mut self.options.fields);
+        let comma = if fields.is_empty() { "" } else { "," };
+        self.options.fields = format!("{fields}{comma}metadata.name={name}");
+        self.afresh()
+    }
+
     /// Takes the selectors, and the size of a page if there is one, from parameters of a list:
     /// `tweak(|list| list.labels("app=web"))`.
     #[must_use]
@@ -199,6 +209,11 @@ impl InformerFactory {
         let shared = Arc::new(informer.clone());
         state.informers.push(Entry { of, informer: Box::new(informer.clone()), shared });
         informer
+    }
+
+    /// Whether both are the same factory.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
     }
 
     /// The informer of a type, if it was asked for before.

@@ -84,9 +84,10 @@ impl<K: Resource> ListWatch<K> for Api<K> {
     }
 
     fn describe(&self) -> String {
+        let what = if K::METADATA_ONLY { " (metadata)" } else { "" };
         match self.namespace() {
-            Some(namespace) => format!("{} in {namespace:?}", self.resource()),
-            None => self.resource().to_string(),
+            Some(namespace) => format!("{}{what} in {namespace:?}", self.resource()),
+            None => format!("{}{what}", self.resource()),
         }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::request::METADATA;
 use super::{
     Client, Collection, DeleteParams, ListParams, Patch, PatchParams, PostParams, RawRequest, Watch,
     WatchParams,
@@ -176,7 +177,8 @@ impl<K: Resource> Api<K> {
     /// # Errors
     /// If there is none, a precondition does not hold ([`is_conflict`](Error::is_conflict)), or the connection fails.
     pub fn delete(&self, name: &str, params: &DeleteParams) -> Result<Deletion<K>> {
-        let answer = self.collection.delete(name, params).and_then(|request| self.client.call(&request));
+        let request = self.collection.delete(name, params).map(Self::shown);
+        let answer = request.and_then(|request| self.client.call(&request));
         answer.and_then(|bytes| self.deletion(&bytes)).map_err(|e| self.explain_named("delete", name, e))
     }
 
@@ -296,7 +298,7 @@ impl<K: Resource> Api<K> {
         let before = |silence: Duration| silence - WATCH_GRACE.min(silence / 4);
         let time = params.timeout.unwrap_or_else(|| params.silence.map_or_else(drawn, before));
         let silence = params.silence.unwrap_or(time.saturating_add(WATCH_GRACE));
-        let request = self.collection.watch(params, time);
+        let request = self.collection.watch(params, time).map(Self::shown);
         let answer = request.and_then(|request| self.client.stream_alone(&request, silence, stop));
         match answer {
             Ok(answer) => {
@@ -312,7 +314,15 @@ impl<K: Resource> Api<K> {
     }
 
     pub(super) fn expect(&self) -> Expect {
-        Expect::from(&self.collection.resource)
+        if K::METADATA_ONLY { Expect::metadata() } else { Expect::from(&self.collection.resource) }
+    }
+
+    /// Says in which form the answer is to be.
+    fn shown(mut request: RawRequest) -> RawRequest {
+        if K::METADATA_ONLY {
+            request.accept = METADATA;
+        }
+        request
     }
 
     /// Where an object goes that says its namespace itself.
@@ -324,7 +334,7 @@ impl<K: Resource> Api<K> {
     }
 
     fn send(&self, verb: &str, name: &str, request: Result<RawRequest>) -> Result<K> {
-        let answer = request.and_then(|request| self.client.call(&request));
+        let answer = request.map(Self::shown).and_then(|request| self.client.call(&request));
         answer
             .and_then(|bytes| wire::decode_object(&bytes, &self.expect()))
             .map_err(|e| self.explain_named(verb, name, e))

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::request::METADATA_LIST;
 use super::{Api, ListParams};
 use crate::error::{Error, Result};
 use crate::http::{RawRequest, Response};
@@ -62,7 +63,11 @@ impl<K: Resource> Api<K> {
         open: impl FnOnce(&RawRequest) -> Result<Response>,
     ) -> Result<ListMeta> {
         let list = || {
-            let mut answer = open(&self.collection().list(params)?)?;
+            let mut request = self.collection().list(params)?;
+            if K::METADATA_ONLY {
+                request.accept = METADATA_LIST;
+            }
+            let mut answer = open(&request)?;
             let mut decoder = ListDecoder::<K>::new(self.expect());
             let mut gathered = 0;
             loop {

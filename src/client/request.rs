@@ -37,6 +37,10 @@ impl RawRequest {
     }
 }
 
+/// Has the answer be the metadata of one object, or of the events of a watch; and of a list.
+pub(crate) const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+pub(crate) const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
 /// All objects of a kind in one namespace or all, on one server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Collection {

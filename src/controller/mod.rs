@@ -1,24 +1,26 @@
 //! A controller: informers, a queue and the function that makes the world as an object wants it.
 
 mod measure;
+mod predicate;
 mod request;
+mod warm;
 
+use std::any::Any;
 use std::fmt::{self, Display};
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use log::info;
-
-use self::measure::Measure;
+pub use self::predicate::Predicate;
 pub use self::request::Request;
-use crate::cache::{Fitness, Handlers, InformerFactory, ListMode, enqueue};
+pub use self::warm::Warm;
+use self::warm::{Caches, Inbox};
+use crate::cache::{Fitness, InformerFactory, ListMode};
 use crate::client::Client;
-use crate::error::Result;
-use crate::metrics::Outcome;
+use crate::error::{Error, Result};
 use crate::object::{ApiResource, ObjectKey, OwnerReference, Resource, Scope, StaticResource};
 use crate::stop::Stop;
-use crate::workqueue::{Action, RateLimit, RateLimiter, WorkQueue, WorkerOptions};
+use crate::workqueue::{Action, RateLimit, WorkerOptions};
 
 /// How long the first lists may take; controller-runtime waits as long.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(120);
@@ -29,10 +31,23 @@ const SYNC_TIMEOUT: Duration = Duration::from_secs(120);
 /// not ask what happened but make the world as the object wants it (level, not edge). Keys that come in twice are
 /// worked on once, a key is with one worker at a time, and one that changes meanwhile is worked on again.
 ///
-/// What the function says decides what is next: `Ok(Action::await_change())`, `Ok(Action::requeue(…))`, or an error,
-/// which is logged and tried again after 5 ms, doubled up to 1000 s. A panic is an error of that key.
+/// What the function says decides what is next: `Ok(Action::await_change())`, `Ok(Action::requeue(…))` (controller-runtime's
+/// `RequeueAfter`), or an error, which is logged and tried again after 5 ms, doubled up to 1000 s. A panic is an error of
+/// that key. A failure that trying again does not mend is [`Error::terminal`], which waits for the object to change. What
+/// follows an error of another type, or each kind of error, a policy decides: [`run_with`](Self::run_with).
 ///
 /// An object that is gone is not given to the function: to act before one goes, put a finalizer on it.
+///
+/// # The end
+/// In this order: no more work is taken; the calls that run end; the informers end. The calls' requests end at once, so
+/// that a call is over in a moment, unless [`shutdown_timeout`](Self::shutdown_timeout) gives them time. Who leads releases
+/// the Lease after [`run`](Self::run) has returned.
+///
+/// # Leaders
+/// Reading needs no leadership. [`start`](Self::start) starts the informers, for the life of the process; what it gives
+/// runs the workers, once a term: a new leader works with caches that are there.
+///
+/// With a client [that records](Client::with_metrics) it tells its metrics, and [`health`](Self::health) answers probes.
 ///
 /// ```no_run
 /// use listwatch::types::Deployment;
@@ -50,21 +65,28 @@ const SYNC_TIMEOUT: Duration = Duration::from_secs(120);
 /// # Ok::<(), Error>(())
 /// ```
 pub struct Controller<K> {
+    name: String,
     factory: InformerFactory,
     client: Client,
     resource: ApiResource,
+    /// In place of the factory's; none are those.
+    namespaces: Vec<String>,
+    /// The one object to work on.
+    only: Option<String>,
+    predicate: Predicate<K>,
     sources: Vec<Source>,
     workers: usize,
     options: WorkerOptions,
     sync_timeout: Duration,
+    shutdown_timeout: Option<Duration>,
     limiter: Option<Limiter>,
-    /// Of the run that began last. Held for a moment only.
-    running: Mutex<Option<InformerFactory>>,
+    /// Those of the start that was last, until its end. Held for a moment only.
+    running: Arc<Mutex<Option<Caches>>>,
     kind: PhantomData<fn() -> K>,
 }
 
 /// Lets changes of another kind fill the queue.
-type Source = Arc<dyn Fn(&InformerFactory, &WorkQueue<ObjectKey>) -> Result<()> + Send + Sync>;
+type Source = Arc<dyn Fn(&Caches, &Inbox) -> Result<()> + Send + Sync>;
 /// Makes the rate limiter of a run.
 type Limiter = Arc<dyn Fn() -> Box<dyn RateLimit<ObjectKey>> + Send + Sync>;
 
@@ -87,17 +109,30 @@ impl<K: Resource> Controller<K> {
     #[must_use]
     pub fn all_with(client: &Client, resource: &ApiResource) -> Self {
         Self {
+            name: resource.to_string(),
             factory: InformerFactory::new(client),
             client: client.clone(),
             resource: resource.clone(),
+            namespaces: Vec::new(),
+            only: None,
+            predicate: Predicate::all(),
             sources: Vec::new(),
             workers: 1,
             options: WorkerOptions::default(),
             sync_timeout: SYNC_TIMEOUT,
+            shutdown_timeout: None,
             limiter: None,
-            running: Mutex::default(),
+            running: Arc::default(),
             kind: PhantomData,
         }
+    }
+
+    /// The name in logs and metrics; by default that of the resource: `deployments.apps`. Two controllers of one resource
+    /// need two.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
     }
 
     /// With informers of this namespace, selection and [list mode](InformerFactory::mode). Each run makes its own
@@ -108,6 +143,25 @@ impl<K: Resource> Controller<K> {
         self
     }
 
+    /// Of the objects in these namespaces, and what they own or is watched there: for a role that does not allow all.
+    /// The API has no list of several namespaces, so there is one informer for each kind and namespace. Of a kind that has
+    /// no namespaces there is one. All are of one controller: one queue, one set of workers, one limit of retries.
+    #[must_use]
+    pub fn namespaces<N: Into<String>>(mut self, namespaces: impl IntoIterator<Item = N>) -> Self {
+        self.namespaces = namespaces.into_iter().map(Into::into).collect();
+        self.namespaces.sort();
+        self.namespaces.dedup();
+        self
+    }
+
+    /// Of the one object of this name, listed and watched by `metadata.name`; what it owns and what else is watched is
+    /// not limited by it. A role that names the object (`resourceNames`) is enough.
+    #[must_use]
+    pub fn only(mut self, name: impl Into<String>) -> Self {
+        self.only = Some(name.into());
+        self
+    }
+
     /// How the present state is had.
     #[must_use]
     pub fn mode(mut self, mode: ListMode) -> Self {
@@ -115,12 +169,27 @@ impl<K: Resource> Controller<K> {
         self
     }
 
+    /// Which changes of the objects themselves are worked on; all by default. What the ready-made ones hide is told at
+    /// [`Predicate`].
+    #[must_use]
+    pub fn with_predicate(mut self, predicate: Predicate<K>) -> Self {
+        self.predicate = predicate;
+        self
+    }
+
     /// A change of an object of this kind works on the object that manages it: the owner reference with `controller:
     /// true` of this controller's kind.
     #[must_use]
     pub fn owns<D: StaticResource>(self) -> Self {
+        self.owns_with::<D>(&D::api_resource(), Predicate::all())
+    }
+
+    /// The same for a resource known at run time, as [`Object`](crate::Object)s, as a projection of yours, or as
+    /// [`PartialObjectMetadata`](crate::PartialObjectMetadata), which is the cheapest; and for some changes only.
+    #[must_use]
+    pub fn owns_with<D: Resource>(self, resource: &ApiResource, predicate: Predicate<D>) -> Self {
         let owner = self.resource.clone();
-        self.watches(move |object: &D| {
+        self.watches_with(resource, predicate, move |object: &D| {
             let reference = object.controller().filter(|reference| is_of(reference, &owner));
             let namespace = object.namespace().filter(|_| owner.scope == Scope::Namespaced);
             reference.map(|reference| ObjectKey::new(namespace, &reference.name)).into_iter().collect()
@@ -130,24 +199,27 @@ impl<K: Resource> Controller<K> {
     /// A change of an object of this kind works on the objects that `keys` names, as it was and as it is.
     #[must_use]
     pub fn watches<W: StaticResource>(
-        mut self,
+        self,
         keys: impl Fn(&W) -> Vec<ObjectKey> + Send + Sync + 'static,
     ) -> Self {
-        let keys = Arc::new(keys);
-        self.sources.push(Arc::new(move |factory, queue| {
-            let add = |queue: &WorkQueue<ObjectKey>| {
-                let (queue, keys) = (queue.clone(), keys.clone());
-                move |object: &W| keys(object).into_iter().for_each(|key| queue.add(key))
-            };
-            let (added, updated, deleted) = (add(queue), add(queue), add(queue));
-            let handler = Handlers::new()
-                .on_add(move |object, _| added(object))
-                .on_update(move |old, new| {
-                    updated(old);
-                    updated(new);
-                })
-                .on_delete(move |gone| deleted(&gone.object));
-            factory.informer::<W>().add_handler(handler).map(drop)
+        self.watches_with(&W::api_resource(), Predicate::all(), keys)
+    }
+
+    /// The same for a resource known at run time, as [`owns_with`](Self::owns_with); and for some changes only.
+    #[must_use]
+    pub fn watches_with<W: Resource>(
+        mut self,
+        resource: &ApiResource,
+        predicate: Predicate<W>,
+        keys: impl Fn(&W) -> Vec<ObjectKey> + Send + Sync + 'static,
+    ) -> Self {
+        let (keys, resource) = (Arc::new(keys), resource.clone());
+        self.sources.push(Arc::new(move |caches, inbox| {
+            caches.others(&resource).try_for_each(|factory| {
+                let keys = keys.clone();
+                let handler = predicate.clone().handler(inbox, move |object: &W| keys(object));
+                factory.informer_with::<W>(&resource).add_handler(handler).map(drop)
+            })
         }));
         self
     }
@@ -166,7 +238,7 @@ impl<K: Resource> Controller<K> {
         self
     }
 
-    /// How failures are spaced; by default as [`RateLimiter`].
+    /// How failures are spaced; by default as [`RateLimiter`](crate::RateLimiter).
     #[must_use]
     pub fn rate_limit<L: RateLimit<ObjectKey>>(
         mut self,
@@ -183,86 +255,129 @@ impl<K: Resource> Controller<K> {
         self
     }
 
+    /// At the end, how long the calls of `reconcile` that run may go on, with a [client](Request::client) that works. What
+    /// has not ended by then is left behind, and the end is an error that names the keys. Without this, the calls' requests
+    /// end at once, and the end waits for the calls however long they take.
+    ///
+    /// A leader that has lost its term may be followed by another at once: so give that controller none, or less than the
+    /// time between the renew deadline and the end of the lease.
+    #[must_use]
+    pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
+        self.shutdown_timeout = Some(timeout);
+        self
+    }
+
     /// Runs until stopped, by this stop or that of its client: lists, then works on every object, then on what changes.
     ///
     /// `reconcile` is best a function, `fn reconcile(foo: &Request<Foo>) -> Result<Action, MyError>`; a closure must
     /// say what its error is. What goes wrong is logged, by the crate `log`.
     ///
     /// Blocks its thread. Once stopped it returns when the calls of `reconcile` that run have returned; all threads
-    /// have ended then. May be called again, for example with each term of a leader.
+    /// have ended then. May be called again, for example with each term of a leader, though
+    /// [`start`](Self::start) spares its lists.
     ///
     /// # Errors
-    /// If the first lists were not there in time (the message says why), or the system has no thread left.
-    pub fn run<E: Display>(
+    /// If the first lists were not there in time (the message says why), the system has no thread left, or calls have not
+    /// ended within the [`shutdown_timeout`](Self::shutdown_timeout).
+    pub fn run<E: Display + 'static>(
         &self,
         stop: &Stop,
         reconcile: impl Fn(&Request<K>) -> Result<Action, E> + Send + Sync + 'static,
     ) -> Result<()> {
-        let term = stop.child();
-        let both = term.clone();
-        let _client = self.client.stop().on_stop(move || both.stop());
-        let factory = self.factory.anew();
-        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(factory.clone());
-        let limiter =
-            self.limiter.as_ref().map_or_else(|| Box::new(RateLimiter::default()) as _, |make| make());
-        let queue = WorkQueue::with_clock(limiter, self.client.clock().clone());
-        if let Some(recorder) = self.client.recorder() {
-            queue.report_to(&self.resource.to_string(), recorder);
-        }
-        let done = self.work(&term, &factory, &queue, reconcile);
-        term.stop();
-        factory.join();
-        match done {
+        self.run_with(stop, reconcile, by_default)
+    }
+
+    /// The same with a policy for failures, as kube-rs's `error_policy`: given the object, the error and which try in a row
+    /// it was, from 1 on, it says what is next. [`Action::back_off`] is what happens without it, [`Action::requeue`] another
+    /// time, [`Action::await_change`] makes the failure terminal. A panic does not come here.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use listwatch::{Action, Client, Controller, Error, Request, Stop, types::ConfigMap};
+    /// # let client = Client::try_default()?;
+    /// # fn reconcile(_: &Request<ConfigMap>) -> Result<Action, Error> { Ok(Action::await_change()) }
+    /// Controller::<ConfigMap>::all(&client).run_with(&Stop::new(), reconcile, |_map, error, tries| match error {
+    ///     e if e.is_forbidden() => Action::requeue(Duration::from_secs(600)), // until somebody mends the role
+    ///     e if e.is_invalid() || tries > 20 => Action::await_change(),
+    ///     _ => Action::back_off(),
+    /// })?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_with<E: Display>(
+        &self,
+        stop: &Stop,
+        reconcile: impl Fn(&Request<K>) -> Result<Action, E> + Send + Sync + 'static,
+        policy: impl Fn(&Request<K>, &E, u32) -> Action + Send + Sync + 'static,
+    ) -> Result<()> {
+        match self.start(stop) {
+            Ok(warm) => warm.run_with(stop, reconcile, policy),
             Err(e) if e.is_stopped() && (stop.is_stopped() || self.client.stop().is_stopped()) => Ok(()),
-            done => done,
+            Err(e) => Err(e),
         }
     }
 
-    /// How its informers fare, in one piece, for liveness and readiness probes; of the run that began last, or none.
+    /// Starts the informers and waits for their first lists, without working on anything: what it gives does, when and as
+    /// often as it is told to. The informers end when that is dropped.
+    ///
+    /// ```no_run
+    /// # use listwatch::{Action, Client, Controller, Error, Request, Stop, types::ConfigMap};
+    /// # let (client, stop) = (Client::try_default()?, Stop::new());
+    /// # fn reconcile(_: &Request<ConfigMap>) -> Result<Action, Error> { Ok(Action::await_change()) }
+    /// # fn terms(_: &Stop) -> Vec<Stop> { Vec::new() }
+    /// let warm = Controller::<ConfigMap>::all(&client).start(&stop)?;
+    /// for term in terms(&stop) { // each time that this process leads
+    ///     warm.run(&term, reconcile)?;
+    /// }
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If it was stopped before, the first lists were not there in time (the message says why), or the system has no thread
+    /// left.
+    pub fn start(&self, stop: &Stop) -> Result<Warm<K>> {
+        Warm::start(self, stop)
+    }
+
+    /// How its informers fare, in one piece, for liveness and readiness probes: of the start or run that was last and has
+    /// not ended, or of none.
     #[must_use]
     pub fn health(&self) -> Fitness {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        running.unwrap_or_else(|| self.factory.anew()).health()
+        let running = self.running().clone();
+        running.map_or_else(|| self.factory.anew().health(), |caches| caches.health())
     }
 
-    fn work<E: Display>(
-        &self,
-        term: &Stop,
-        factory: &InformerFactory,
-        queue: &WorkQueue<ObjectKey>,
-        reconcile: impl Fn(&Request<K>) -> Result<Action, E> + Send + Sync + 'static,
-    ) -> Result<()> {
-        let informer = factory.informer_with::<K>(&self.resource);
-        informer.add_handler(enqueue(queue))?;
-        for source in &self.sources {
-            source(factory, queue)?;
+    fn running(&self) -> MutexGuard<'_, Option<Caches>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What follows a failure where no policy says it.
+fn by_default<K, E: 'static>(_: &Request<K>, error: &E, _: u32) -> Action {
+    match (error as &dyn Any).downcast_ref::<Error>() {
+        Some(error) if error.is_terminal() => Action::await_change(),
+        _ => Action::back_off(),
+    }
+}
+
+impl<K> Clone for Controller<K> {
+    fn clone(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            factory: self.factory.clone(),
+            client: self.client.clone(),
+            resource: self.resource.clone(),
+            namespaces: self.namespaces.clone(),
+            only: self.only.clone(),
+            predicate: self.predicate.clone(),
+            sources: self.sources.clone(),
+            options: self.options.clone(),
+            limiter: self.limiter.clone(),
+            running: self.running.clone(),
+            ..*self
         }
-        factory.start(term)?;
-        factory.wait_for_sync(self.sync_timeout)?;
-        info!(target: "listwatch::controller", "controller of {}: {} workers", self.resource, self.workers);
-        let measure = Measure::new(&self.resource.to_string(), self.client.recorder(), self.client.clock());
-        measure.workers(self.workers);
-        let (calls, ends) = (measure.clone(), measure);
-        let (lister, client, factory) = (informer.lister(), self.client.with_stop(term), factory.clone());
-        let workers = self.options.clone().start(self.workers, queue, term, move |key: &ObjectKey| {
-            match lister.get_key(key) {
-                Some(object) => {
-                    let call = calls.begin();
-                    let done = reconcile(&Request::new(object, &client, &factory));
-                    call.end(match &done {
-                        Ok(action) if action.requeue_after().is_some() => Outcome::RequeueAfter,
-                        Ok(_) => Outcome::Success,
-                        Err(_) => Outcome::Error,
-                    });
-                    done
-                }
-                None => Ok(Action::await_change()),
-            }
-        })?;
-        term.wait();
-        workers.join();
-        ends.workers(0);
-        Ok(())
     }
 }
 

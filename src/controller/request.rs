@@ -2,21 +2,22 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::cache::{InformerFactory, Lister};
+use super::warm::Caches;
+use crate::cache::Lister;
 use crate::client::{Api, Client};
 use crate::error::{Error, Result};
-use crate::object::{OwnerReference, Resource, StaticResource};
+use crate::object::{ApiResource, OwnerReference, Resource, StaticResource};
 
 /// An object to be worked on, and what a controller needs for it. Reads like the object itself.
 pub struct Request<K> {
     object: Arc<K>,
     client: Client,
-    factory: InformerFactory,
+    caches: Caches,
 }
 
 impl<K: Resource> Request<K> {
-    pub(super) fn new(object: Arc<K>, client: &Client, factory: &InformerFactory) -> Self {
-        Self { object, client: client.clone(), factory: factory.clone() }
+    pub(super) fn new(object: Arc<K>, client: &Client, caches: &Caches) -> Self {
+        Self { object, client: client.clone(), caches: caches.clone() }
     }
 
     /// The object as it was in the cache when the call began.
@@ -25,7 +26,8 @@ impl<K: Resource> Request<K> {
         &self.object
     }
 
-    /// A client whose calls end when the controller stops.
+    /// A client whose calls end when the controller stops; later, with a
+    /// [`shutdown_timeout`](crate::Controller::shutdown_timeout).
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.client
@@ -40,14 +42,22 @@ impl<K: Resource> Request<K> {
         }
     }
 
-    /// The cache of a kind that the controller owns, watches, or is of.
+    /// The cache of a kind that the controller owns, watches, or is of. Of one of several
+    /// [namespaces](crate::Controller::namespaces), that of the namespace of this object.
     ///
     /// # Errors
     /// If it is none of these, so that there is no cache.
     pub fn lister<D: StaticResource>(&self) -> Result<Lister<D>> {
-        let informer = self.factory.known::<D>(&D::api_resource());
+        self.lister_with(&D::api_resource())
+    }
+
+    /// The same for a resource known at run time, read as it is [watched](crate::Controller::watches_with).
+    ///
+    /// # Errors
+    /// As [`lister`](Self::lister).
+    pub fn lister_with<D: Resource>(&self, resource: &ApiResource) -> Result<Lister<D>> {
+        let informer = self.caches.known::<D>(resource, self.object.namespace());
         informer.map(|informer| informer.lister()).ok_or_else(|| {
-            let resource = D::api_resource();
             Error::invalid(format!("the controller has no cache of {resource}: add .owns or .watches"))
         })
     }

@@ -14,6 +14,7 @@ mod pack;
 #[cfg(not(feature = "pack"))]
 #[path = "no_pack.rs"]
 mod pack;
+mod partial;
 mod quantity;
 mod resource;
 mod selector;
@@ -31,6 +32,7 @@ pub use map::Map;
 pub use meta::{ObjectMeta, OwnerReference};
 pub use object::Object;
 pub use pack::Packer;
+pub use partial::PartialObjectMetadata;
 pub use quantity::Quantity;
 pub use resource::{ApiResource, Resource, Scope, StaticResource, Whole};
 pub use selector::{

@@ -283,6 +283,10 @@ impl Resource for Object {
         self.metadata.deletion_timestamp.is_some()
     }
 
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
     fn pack(&mut self, packer: &mut Packer) {
         packer.pack(&mut self.body);
     }

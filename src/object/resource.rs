@@ -4,7 +4,7 @@ use std::fmt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{ObjectKey, OwnerReference, Packer};
+use super::{ObjectKey, ObjectMeta, OwnerReference, Packer};
 
 /// Whether the objects of a kind live in namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -108,6 +108,10 @@ impl fmt::Debug for ApiResource {
 /// [`resource!`](crate::resource!) implements it for a struct with a field `metadata` of type
 /// [`ObjectMeta`](crate::ObjectMeta). Absent text is empty.
 pub trait Resource: Clone + fmt::Debug + Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// Whether the server is asked for the metadata of objects alone: of
+    /// [`PartialObjectMetadata`](crate::PartialObjectMetadata), and of what wraps one.
+    const METADATA_ONLY: bool = false;
+
     /// The name; empty before an object with `generateName` was created.
     fn name(&self) -> &str;
 
@@ -131,6 +135,9 @@ pub trait Resource: Clone + fmt::Debug + Serialize + DeserializeOwned + Send + S
 
     /// Whether the object is being deleted and waits for its finalizers or a grace period.
     fn is_deleting(&self) -> bool;
+
+    /// What every object carries.
+    fn metadata(&self) -> &ObjectMeta;
 
     /// Namespace and name. To be left as it is: caches put it together by themselves, too.
     fn key(&self) -> ObjectKey {
@@ -244,6 +251,9 @@ macro_rules! resource {
             }
             fn is_deleting(&self) -> bool {
                 self.metadata.deletion_timestamp.is_some()
+            }
+            fn metadata(&self) -> &$crate::ObjectMeta {
+                &self.metadata
             }
         }
         impl $crate::StaticResource for $type {

@@ -22,6 +22,11 @@ impl Expect {
         Self::default()
     }
 
+    /// The metadata of objects of any kind.
+    pub(crate) fn metadata() -> Self {
+        Self { types: Some(("meta.k8s.io/v1".into(), "PartialObjectMetadata".into())) }
+    }
+
     pub(super) fn types(&self) -> Option<(&str, &str)> {
         self.types.as_ref().map(|(api_version, kind)| (&**api_version, &**kind))
     }

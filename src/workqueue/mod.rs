@@ -13,6 +13,7 @@ mod pool;
 mod queue;
 mod rate_limit;
 
+pub(crate) use pool::Verdict;
 pub use pool::{Action, WorkerOptions, WorkerPool};
 pub use queue::{Work, WorkQueue};
 pub use rate_limit::{

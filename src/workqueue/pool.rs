@@ -14,29 +14,51 @@ use crate::sync::thread::{self, JoinHandle};
 
 const TARGET: &str = "listwatch::workqueue";
 
-/// What to do with a key that was worked on successfully.
+/// What to do next with a key that was worked on. The names are those of kube-rs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub struct Action {
-    requeue_after: Option<Duration>,
+pub struct Action(Next);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Await,
+    After(Duration),
+    BackOff,
 }
 
 impl Action {
-    /// Run again after `delay`, even if nothing changes. The earliest wins if the key waits already.
+    /// Run again after `delay`, even if nothing changes: controller-runtime's `Result{RequeueAfter: delay}`. The earliest
+    /// wins if the key waits already.
     pub fn requeue(delay: Duration) -> Self {
-        Self { requeue_after: Some(delay) }
+        Self(Next::After(delay))
     }
 
-    /// Do nothing until the key is added again.
+    /// Do nothing until the key is added again: controller-runtime's `Result{}`; after a failure, its `TerminalError`.
     pub fn await_change() -> Self {
-        Self { requeue_after: None }
+        Self(Next::Await)
+    }
+
+    /// Run again when the rate limiter says so, after longer with each time: what follows a failure by default. Returned
+    /// without one it is controller-runtime's `Result{Requeue: true}`, for "not yet" that is no error.
+    pub fn back_off() -> Self {
+        Self(Next::BackOff)
     }
 
     /// The delay of [`requeue`](Self::requeue).
     #[must_use]
     pub fn requeue_after(self) -> Option<Duration> {
-        self.requeue_after
+        match self.0 {
+            Next::After(delay) => Some(delay),
+            Next::Await | Next::BackOff => None,
+        }
     }
+}
+
+/// What came of the work on a key.
+pub(crate) enum Verdict {
+    Done(Action),
+    /// A failure as it is to be logged, and what is next.
+    Failed(String, Action),
 }
 
 /// Threads that take keys from a [`WorkQueue`] and call a function with each.
@@ -44,8 +66,8 @@ impl Action {
 /// A key is with one thread at a time. The function should read the object of its key from a cache: it gets the newest
 /// state, and learns of a deletion by finding none. What happens after the function has returned:
 ///
-/// - `Ok` [forgets](WorkQueue::forget) earlier failures of the key, and for [`Action::requeue`]
-///   [adds it after](WorkQueue::add_after) the delay.
+/// - `Ok` [forgets](WorkQueue::forget) earlier failures of the key (not with [`Action::back_off`]), and for
+///   [`Action::requeue`] [adds it after](WorkQueue::add_after) the delay.
 /// - `Err` is logged as a warning with the key, the number of the try and when the next comes, and the key is
 ///   [added rate limited](WorkQueue::add_rate_limited).
 /// - A panic is caught, logged as an error and counts as a failure of that key. (Not with `panic = "abort"`, which
@@ -98,6 +120,11 @@ impl WorkerPool {
     /// that this lets finish is done.
     pub fn join(mut self) {
         self.join_threads();
+    }
+
+    /// Leaves the threads to end by themselves.
+    pub(crate) fn abandon(mut self) {
+        self.threads.clear();
     }
 
     fn join_threads(&mut self) {
@@ -164,6 +191,25 @@ impl WorkerOptions {
         E: Display,
         F: Fn(&T) -> Result<Action, E> + Send + Sync + 'static,
     {
+        self.start_judged(threads, queue, stop, move |key| match work(key) {
+            Ok(action) => Verdict::Done(action),
+            // A panic while the error is printed is one of the work.
+            Err(error) => Verdict::Failed(format!("{error:#}"), Action::back_off()),
+        })
+    }
+
+    /// The same with work that says what follows a failure.
+    pub(crate) fn start_judged<T, F>(
+        self,
+        threads: usize,
+        queue: &WorkQueue<T>,
+        stop: &Stop,
+        work: F,
+    ) -> Result<WorkerPool>
+    where
+        T: Clone + Eq + Hash + Debug + Send + 'static,
+        F: Fn(&T) -> Verdict + Send + Sync + 'static,
+    {
         let mut pool = WorkerPool { stop: stop.child(), threads: Vec::new() };
         let work = Arc::new(work);
         for number in 0..threads.max(1) {
@@ -184,11 +230,10 @@ struct Worker<T, F> {
     max_retries: Option<u32>,
 }
 
-impl<T, E, F> Worker<T, F>
+impl<T, F> Worker<T, F>
 where
     T: Clone + Eq + Hash + Debug + Send + 'static,
-    E: Display,
-    F: Fn(&T) -> Result<Action, E>,
+    F: Fn(&T) -> Verdict,
 {
     fn run(&self, stop: &Stop) {
         while let Some(key) = self.queue.next(stop) {
@@ -201,31 +246,40 @@ where
     }
 
     fn work_on(&self, key: &T) {
-        // The error is printed in there too.
-        let run = || (self.work)(key).map_err(|error| format!("{error:#}"));
-        match catch_unwind(AssertUnwindSafe(run)) {
-            Ok(Ok(action)) => {
+        match catch_unwind(AssertUnwindSafe(|| (self.work)(key))) {
+            Ok(Verdict::Done(Action(Next::BackOff))) => {
+                let _ = self.queue.add_rate_limited(key.clone());
+            }
+            Ok(Verdict::Done(action)) => {
                 self.queue.forget(key);
-                if let Some(delay) = action.requeue_after {
+                if let Next::After(delay) = action.0 {
                     self.queue.add_after(key.clone(), delay);
                 }
             }
-            Ok(Err(error)) => self.failed(key, Level::Warn, &error),
+            Ok(Verdict::Failed(error, action)) => self.failed(key, Level::Warn, &error, action),
             Err(panic) => {
-                self.failed(key, Level::Error, &format!("panicked: {}", message(&*panic)));
+                let error = format!("panicked: {}", message(&*panic));
+                self.failed(key, Level::Error, &error, Action::back_off());
             }
         }
     }
 
-    fn failed(&self, key: &T, level: Level, error: &str) {
+    fn failed(&self, key: &T, level: Level, error: &str, action: Action) {
         let tries = self.queue.num_requeues(key).saturating_add(1);
-        let (level, next) = if self.max_retries.is_some_and(|max| tries > max) {
+        let (level, next) = if action.0 == Next::Await {
+            self.queue.forget(key);
+            (Level::Error, "not again until it changes".to_owned())
+        } else if self.max_retries.is_some_and(|max| tries > max) {
             self.queue.forget(key);
             (Level::Error, "given up".to_owned())
         } else if self.queue.is_shut_down() {
             (level, "not again as the queue is shut down".to_owned())
         } else {
-            (level, format!("next in {:?}", self.queue.add_rate_limited(key.clone())))
+            let wait = match action.0 {
+                Next::After(delay) => self.queue.add_failed(key.clone(), delay),
+                Next::Await | Next::BackOff => self.queue.add_rate_limited(key.clone()),
+            };
+            (level, format!("next in {wait:?}"))
         };
         log!(target: TARGET, level, "work on {key:?} failed, try {tries}, {next}: {error}");
     }

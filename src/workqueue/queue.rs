@@ -176,6 +176,28 @@ impl<T: Clone + Eq + Hash + Send + 'static> WorkQueue<T> {
         waits
     }
 
+    /// As [`add_rate_limited`](Self::add_rate_limited), which counts the failure, but after a time of the caller's.
+    pub(crate) fn add_failed(&self, item: T, delay: Duration) -> Duration {
+        let now = self.0.clock.now();
+        let mut state = self.0.lock();
+        if !state.shut_down {
+            let _ = state.limiter.when(&item, now);
+        }
+        drop(state);
+        self.add_after(item, delay);
+        delay
+    }
+
+    /// Once shut down: waits until nobody works on an item any more, or until `deadline`. Returns what is worked on.
+    pub(crate) fn wait_for_work(&self, deadline: Instant) -> Vec<T> {
+        let mut state = self.0.lock();
+        while state.items.len() > state.ready.len() && self.0.clock.now() < deadline {
+            state = self.0.clock.wait(&self.0.changed, state, Some(deadline));
+        }
+        let worked_on = state.items.iter().filter(|(_, stage)| **stage != Stage::Queued);
+        worked_on.map(|(item, _)| item.clone()).collect()
+    }
+
     /// Tells the rate limiter that `item` succeeded or was given up: its next failure counts as the first. Takes it
     /// from no queue, and does not mark it as done.
     pub fn forget(&self, item: &T) {
@@ -224,9 +246,9 @@ impl<T: Clone + Eq + Hash + Send + 'static> WorkQueue<T> {
     pub fn done(&self, item: &T) {
         let mut state = self.0.lock();
         state.done(item);
-        if state.shut_down && state.items.is_empty() {
+        if state.shut_down && state.items.len() == state.ready.len() {
             self.0.unlock(state);
-            self.0.changed.notify_all(); // those who wait for the drain
+            self.0.changed.notify_all(); // those who wait for the drain, or for the end of what runs
         } else {
             self.0.unlock(state);
         }
