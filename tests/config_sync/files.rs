@@ -246,6 +246,22 @@ fn what_cannot_be_written_is_tried_again_and_holds_up_no_other() {
 }
 
 #[test]
+fn what_cannot_be_removed_is_tried_again() {
+    let (rig, outside) = (Rig::new(), Folder::new());
+    rig.apply_with("a", json!({FOLDER: "sub"}), json!({"a": "1"}));
+    let sidecar = rig.start(&[]);
+    // Somebody puts a link in the place of the folder.
+    fs::write(outside.0.join("a"), "precious").unwrap();
+    fs::remove_dir_all(rig.folder.0.join("sub")).unwrap();
+    symlink(&outside.0, rig.folder.0.join("sub")).unwrap();
+    rig.delete("a");
+    eventually("it fails", || sidecar.metric("failing") == 1);
+    fs::remove_file(rig.folder.0.join("sub")).unwrap();
+    eventually("it is tried again", || (sidecar.metric("failing"), sidecar.metric("files")) == (0, 0));
+    outside.wait_for(&[("a", "precious")]);
+}
+
+#[test]
 fn files_stay_while_the_server_is_away() {
     let mut rig = Rig::new();
     rig.apply("a", json!({"a": "1"}));

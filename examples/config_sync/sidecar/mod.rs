@@ -11,6 +11,7 @@ mod tally;
 #[path = "../../support/probes.rs"]
 mod probes;
 
+use std::collections::HashMap;
 use std::error::Error;
 use std::io;
 use std::net::ToSocketAddrs;
@@ -103,7 +104,8 @@ fn once(
             objects.extend(list.items.into_iter().map(|object| Object::Secret(Arc::new(object))));
         }
     }
-    let find = |source: &Source| objects.iter().find(|object| object.source() == *source).cloned();
+    let by_source: HashMap<_, _> = objects.iter().map(|object| (object.source(), object)).collect();
+    let find = |source: &Source| by_source.get(source).copied().cloned();
     if let Some(source) = mirror.first(&objects, &find)?.first() {
         return Err(format!("{source}: {}", mirror.failure(source).unwrap_or_default()).into());
     }
