@@ -10,7 +10,7 @@
 //! - `faults`: what goes wrong on purpose, as bytes; how informers come through it is in `tests/scenarios.rs`
 //! - `tls`: certificates, and faults under TLS
 //! - `connections`: HTTP itself, credentials, stop
-//! - `kubectl`: the real one, if it is installed
+//! - `kubectl`, `client_go`: the real ones, if kubectl and Go are installed
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests are outside of what clippy.toml lets off
 
@@ -18,6 +18,8 @@
 mod calls;
 #[path = "apiserver/client.rs"]
 mod client;
+#[path = "apiserver/client_go.rs"]
+mod client_go;
 #[path = "apiserver/connections.rs"]
 mod connections;
 #[path = "apiserver/custom.rs"]

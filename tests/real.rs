@@ -9,6 +9,7 @@
 //! - `leader`: an elector
 //! - `outage`: the server killed, stopped for a while, its history gone
 //! - `scenarios`: those of connections, as in `tests/scenarios.rs`, each list mode through a proxy with faults
+//! - `manifests`: those of `examples/config_sync`, and its rights
 //! - `custom`: custom resources, controllers, leases
 //! - `operations`: events, finalizers, waiting, applies, owners: as in `tests/operations.rs`
 //!
@@ -26,6 +27,9 @@ mod access;
 mod calls;
 #[path = "real/certificates.rs"]
 mod certificates;
+#[path = "../examples/config_sync/main.rs"]
+#[allow(dead_code)] // its `main`
+mod config_sync;
 #[path = "real/custom.rs"]
 mod custom;
 #[path = "real/informer.rs"]
@@ -34,6 +38,8 @@ mod informer;
 mod operations;
 #[path = "real/leader.rs"]
 mod leader;
+#[path = "real/manifests.rs"]
+mod manifests;
 #[path = "real/outage.rs"]
 mod outage;
 #[path = "real/scenarios.rs"]

@@ -17,7 +17,7 @@
 //! | `REQ_USERNAME`, `REQ_PASSWORD` | its basic authentication |
 //! | `REQ_TIMEOUT` | seconds that one try may take; 10 |
 //! | `REQ_SKIP_INIT` | `true`: no request and no signal for the first mirror |
-//! | `HEALTH_PORT` | `/healthz`, `/readyz` and `/metrics`; 8080 |
+//! | `HEALTH_PORT` | `/healthz`, `/readyz` and `/metrics` (of the API client by the names of client-go, too); 8080 |
 //! | `LOG_LEVEL` | `DEBUG`, `INFO`, `WARN` or `ERROR` |
 //! | `KUBECONFIG` | read as kubectl does, if built with the feature `kubeconfig`; else the pod's service account |
 //!
@@ -47,7 +47,8 @@
 //!   and so is a folder that is a symbolic link. The log and `config_sync_refused` tell.
 //! - **A restart** finds the files that it wrote in `FOLDER/.config-sync.json`, and removes those whose objects have gone
 //!   meanwhile. What others put there is left alone, unless an object has a file of that name. All files are compared
-//!   with the objects, so a torn one is mended.
+//!   with the objects, so a torn one is mended. While it runs, what others do to its files is mended with the next
+//!   change of their object.
 //! - **The request and the signal** come after the files are there, once for a burst, and are tried until they succeed. After the
 //!   start they come even if nothing changed, as a change may have been the last thing before the end.
 //! - **An API server that is away** changes nothing: the files stay, `/healthz` and `/readyz` stay as they were.
@@ -58,7 +59,6 @@
 
 pub(crate) mod sidecar;
 
-use std::net::TcpListener;
 use std::process::ExitCode;
 use std::thread;
 
@@ -67,7 +67,7 @@ use log::{LevelFilter, error, info};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use sidecar::{Failure, Settings};
+use sidecar::{Failure, Settings, Status};
 
 pub(crate) fn main() -> ExitCode {
     let read = |name: &str| std::env::var(name).ok();
@@ -100,14 +100,14 @@ fn start(read: &dyn Fn(&str) -> Option<String>) -> Result<(), Failure> {
             stopping.stop();
         }
     })?;
+    let status = Status::default();
+    let at = ("0.0.0.0", settings.health_port);
     let probes = match settings.once {
         true => None,
-        false => Some(
-            TcpListener::bind(("0.0.0.0", settings.health_port))
-                .map_err(|e| format!("HEALTH_PORT {}: {e}", settings.health_port))?,
-        ),
+        false => Some(status.serve(at, &stop).map_err(|e| format!("HEALTH_PORT {}: {e}", at.1))?),
     };
-    let done = sidecar::run(settings, &Client::new(config)?, &stop, probes);
+    let done = sidecar::run(settings, &Client::new(config)?, &stop, &status);
+    drop(probes);
     handle.close();
     drop(waiting.join());
     done

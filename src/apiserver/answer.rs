@@ -282,7 +282,7 @@ impl Failure {
     pub(super) fn protobuf() -> Self {
         let Self(mut status) = Self::unsupported_media("application/json");
         status.message += "; the embedded server reads no protobuf: pipe the command with --dry-run=client -o yaml into \
-            kubectl apply -f -";
+            kubectl apply -f -; in Go, set rest.Config.ContentType to application/json";
         Self(status)
     }
 

@@ -26,7 +26,8 @@
 //!   kube-apiserver's for plain cases. Its body must be JSON.
 //! - JSON only: no protobuf, no YAML bodies. `kubectl create -f`, `apply`, `patch`, `scale`, `run` and so on work; what
 //!   kubectl sends as protobuf, as `kubectl create namespace x` or `create secret`, is refused (415), as kubectl falls
-//!   back to nothing else: write `kubectl create namespace x --dry-run=client -o yaml | kubectl apply -f -`.
+//!   back to nothing else: write `kubectl create namespace x --dry-run=client -o yaml | kubectl apply -f -`. So do client-go's
+//!   typed clients, unless `rest.Config.ContentType` is `application/json`. A `kind: List` needs `--validate=false`.
 //! - No gzip, no HTTP/2, no exec, attach, port-forward or proxy. Logs are what a [test says](ApiServer::set_log).
 //! - A pod is deleted at once, whatever its grace period. Eviction asks no disruption budget.
 //! - `events` of the core group and of events.k8s.io are two resources.

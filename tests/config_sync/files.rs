@@ -3,12 +3,14 @@
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::time::Duration;
 
+use listwatch::apiserver::ApiServer;
 use listwatch::types::{ConfigMap, Namespace};
-use listwatch::{Api, ObjectMeta, PostParams, Stop};
+use listwatch::{Api, Clock, ObjectMeta, PostParams, Stop};
 use serde_json::json;
 
-use crate::config_sync::sidecar::run;
+use crate::config_sync::sidecar::{Status, run};
 use crate::rig::{Folder, Rig, eventually};
 
 const FOLDER: &str = "k8s-sidecar-target-directory";
@@ -44,7 +46,7 @@ fn the_folder_follows_what_the_label_chooses() {
     rig.delete("bytes");
     rig.delete("a");
     rig.folder.wait_for(&[("key.pem", "SECRET")]);
-    assert_eq!((sidecar.metric("objects"), sidecar.metric("files")), (1, 1));
+    eventually("counted", || (sidecar.metric("objects"), sidecar.metric("files")) == (1, 1));
 }
 
 #[test]
@@ -136,7 +138,7 @@ fn nothing_is_written_outside() {
     symlink(&outside.0, rig.folder.0.join("link")).unwrap();
     let absolute = outside.0.to_str().unwrap();
     for (index, folder) in
-        ["..", "../x", "a/../../x", absolute, "/", "/etc", "link", "link/sub"].iter().enumerate()
+        ["..", "../x", "a/../../x", absolute, "/", "/nowhere", "link", "link/sub"].iter().enumerate()
     {
         rig.apply_with(&format!("m{index}"), json!({FOLDER: folder}), json!({"pwned": "1"}));
     }
@@ -150,7 +152,8 @@ fn nothing_is_written_outside() {
     assert_eq!(sidecar.get("/readyz").0, 503);
     rig.folder.wait_for(&[("fine", "1"), ("link", "")]);
     outside.wait_for(&[]);
-    assert!(!rig.folder.0.parent().unwrap().join("pwned").exists());
+    let parent = fs::read_dir(rig.folder.0.parent().unwrap()).unwrap();
+    assert_eq!(parent.count(), 1, "nothing beside the folder");
     fs::remove_file(rig.folder.0.join("link")).unwrap();
     // Two want one file: the older has it, both have the same content.
     rig.folder.wait_for(&[("fine", "1"), ("link/pwned", "1"), ("link/sub/pwned", "1")]);
@@ -163,7 +166,8 @@ fn nothing_outside_is_removed_though_the_list_of_files_says_so() {
     let precious = outside.0.join("precious");
     fs::write(&precious, "1").unwrap();
     symlink(&outside.0, rig.folder.0.join("link")).unwrap();
-    let up = format!("../{}/precious", outside.0.file_name().unwrap().to_str().unwrap());
+    let outer = outside.0.parent().unwrap().file_name().unwrap();
+    let up = format!("../../{}/files/precious", outer.to_str().unwrap());
     let state = json!({"files": [precious, up, "link/precious", "gone"]});
     fs::write(rig.folder.0.join("gone"), "1").unwrap();
     fs::write(rig.folder.0.join(".config-sync.json"), state.to_string()).unwrap();
@@ -174,22 +178,27 @@ fn nothing_outside_is_removed_though_the_list_of_files_says_so() {
 
 #[test]
 fn the_older_of_two_objects_has_the_file_and_the_other_gets_it_back() {
-    let rig = Rig::new();
-    let map = |name: &str, created: &str, text: &str| json!({"metadata": {"name": name, "labels": {"app": "x"}, "creationTimestamp": created}, "data": {"f": text}});
-    // The server sets the time itself, to the second: equal ones go by name.
-    rig.create("b", &map("b", "2020-01-01T00:00:00Z", "of b"));
+    let clock = Clock::manual();
+    let server = ApiServer::builder().clock(clock.clone()).start().unwrap();
+    let rig = Rig { server, clock: clock.clone(), ..Rig::new() };
+    rig.apply("b", json!({"f": "of b"}));
+    clock.advance(Duration::from_secs(10));
+    // Younger, though first by name.
+    rig.apply("a", json!({"f": "of a"}));
     let sidecar = rig.start(&[]);
     rig.folder.wait_for(&[("f", "of b")]);
-    rig.create("a", &map("a", "2020-01-01T00:00:00Z", "of a"));
-    rig.apply("marker", json!({"m": "1"}));
-    eventually("the marker, which comes after", || rig.folder.files().contains_key("m"));
-    let first = rig.folder.files()["f"].clone();
-    let (winner, loser) = if first == "of a" { ("a", "b") } else { ("b", "a") };
-    rig.delete(winner);
-    rig.folder.wait_for(&[("f", &format!("of {loser}")), ("m", "1")]);
-    rig.delete(loser);
-    rig.folder.wait_for(&[("m", "1")]);
-    assert_eq!(sidecar.metric("files"), 1);
+    rig.apply("a", json!({"f": "of a again"}));
+    rig.apply("marker", json!({"m": "1"})); // comes after it in the queue
+    rig.folder.wait_for(&[("f", "of b"), ("m", "1")]);
+    rig.delete("b");
+    rig.folder.wait_for(&[("f", "of a again"), ("m", "1")]);
+    rig.apply("b", json!({"f": "of b, younger now"}));
+    rig.apply("marker", json!({"m": "2"}));
+    rig.folder.wait_for(&[("f", "of a again"), ("m", "2")]);
+    rig.delete("b");
+    rig.delete("a");
+    rig.folder.wait_for(&[("m", "2")]);
+    eventually("counted", || sidecar.metric("files") == 1);
 }
 
 #[test]
@@ -237,6 +246,22 @@ fn what_cannot_be_written_is_tried_again_and_holds_up_no_other() {
 }
 
 #[test]
+fn what_cannot_be_removed_is_tried_again() {
+    let (rig, outside) = (Rig::new(), Folder::new());
+    rig.apply_with("a", json!({FOLDER: "sub"}), json!({"a": "1"}));
+    let sidecar = rig.start(&[]);
+    // Somebody puts a link in the place of the folder.
+    fs::write(outside.0.join("a"), "precious").unwrap();
+    fs::remove_dir_all(rig.folder.0.join("sub")).unwrap();
+    symlink(&outside.0, rig.folder.0.join("sub")).unwrap();
+    rig.delete("a");
+    eventually("it fails", || sidecar.metric("failing") == 1);
+    fs::remove_file(rig.folder.0.join("sub")).unwrap();
+    eventually("it is tried again", || (sidecar.metric("failing"), sidecar.metric("files")) == (0, 0));
+    outside.wait_for(&[("a", "precious")]);
+}
+
+#[test]
 fn files_stay_while_the_server_is_away() {
     let mut rig = Rig::new();
     rig.apply("a", json!({"a": "1"}));
@@ -271,12 +296,13 @@ fn the_method_list_mirrors_once() {
     let rig = Rig::new();
     rig.apply("a", json!({"a": "1"}));
     rig.create_secret(json!({"metadata": {"name": "s", "labels": {"app": "y"}}, "stringData": {"s": "2"}}));
-    run(rig.settings(&[("METHOD", "LIST")]), &rig.client(), &Stop::new(), None).unwrap();
+    run(rig.settings(&[("METHOD", "LIST")]), &rig.client(), &Stop::new(), &Status::default()).unwrap();
     rig.folder.wait_for(&[("a", "1"), ("s", "2")]);
     assert!(!rig.server.requests().iter().any(|request| request.contains("watch")));
     fs::create_dir(rig.folder.0.join("b")).unwrap();
     rig.apply("b", json!({"b": "1"}));
-    let failed = run(rig.settings(&[("METHOD", "LIST")]), &rig.client(), &Stop::new(), None).unwrap_err();
+    let failed = run(rig.settings(&[("METHOD", "LIST")]), &rig.client(), &Stop::new(), &Status::default())
+        .unwrap_err();
     assert!(
         failed.to_string().contains("configmap default/b") && failed.to_string().contains("is a folder"),
         "{failed}"

@@ -10,7 +10,7 @@ use std::time::Duration;
 use listwatch::Stop;
 use serde_json::json;
 
-use crate::config_sync::sidecar::run;
+use crate::config_sync::sidecar::{Status, run};
 use crate::rig::{Rig, eventually};
 
 /// More than a burst's end, less than the time between tries.
@@ -79,8 +79,16 @@ fn a_burst_is_told_once_and_after_the_files_are_there() {
     rig.apply("m0", json!({"f0": "2"}));
     eventually("the file", || rig.folder.files()["f0"] == "2");
     told.wait_for(&rig, 2);
-    // An object that changes without its files changing tells nothing; what comes after it does.
+    // An object that changes without its files changing tells nothing.
+    let worked_on = || {
+        let text = sidecar.get("/metrics").1;
+        let name = "workqueue_work_duration_seconds_count{name=\"config_sync\"} ";
+        text.lines().find_map(|line| line.strip_prefix(name)?.parse::<u64>().ok())
+    };
+    let before = worked_on().unwrap();
     rig.apply_with("m0", json!({"note": "x"}), json!({"f0": "2"}));
+    eventually("looked at", || worked_on().unwrap() > before);
+    rig.clock.advance(A_WHILE);
     rig.apply("m1", json!({"f1": "2"}));
     eventually("the file", || rig.folder.files()["f1"] == "2");
     told.wait_for(&rig, 3);
@@ -138,7 +146,7 @@ fn the_process_of_a_file_gets_a_signal() {
         ("SIGNAL", "SIGUSR1"),
         ("SIGNAL_PID_FILE", file.to_str().unwrap()),
     ]);
-    run(once, &rig.client(), &Stop::new(), None).unwrap();
+    run(once, &rig.client(), &Stop::new(), &Status::default()).unwrap();
     std::fs::remove_file(&file).unwrap();
     assert_eq!(program.wait().unwrap().signal(), Some(10));
 }
@@ -160,7 +168,7 @@ fn of_processes_with_a_name_the_parent_gets_a_signal() {
     let mut line = String::new();
     BufReader::new(program.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let once = [("METHOD", "LIST"), ("SIGNAL", "USR2"), ("SIGNAL_PROCESS", &name)];
-    run(rig.settings(&once), &rig.client(), &Stop::new(), None).unwrap();
+    run(rig.settings(&once), &rig.client(), &Stop::new(), &Status::default()).unwrap();
     let input = program.stdin.take(); // or waiting would close it
     assert_eq!(program.wait().unwrap().signal(), Some(12));
     assert_eq!(processes(&name), 1);
@@ -168,10 +176,9 @@ fn of_processes_with_a_name_the_parent_gets_a_signal() {
     eventually("it has ended", || processes(&name) == 0);
 }
 
+/// Those that live: one that has ended may stay as a zombie, where nobody waits for it.
 fn processes(name: &str) -> usize {
+    let is = |stat: String| stat.contains(&format!("({name}) ")) && !stat.contains(&format!("({name}) Z"));
     let all = std::fs::read_dir("/proc").unwrap().flatten();
-    all.filter(|entry| {
-        std::fs::read_to_string(entry.path().join("comm")).is_ok_and(|comm| comm.trim() == name)
-    })
-    .count()
+    all.filter(|entry| std::fs::read_to_string(entry.path().join("stat")).is_ok_and(is)).count()
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
@@ -14,7 +14,7 @@ use listwatch::types::{ConfigMap, Secret};
 use listwatch::{Api, Client, Clock, DeleteParams, Patch, PatchParams, PostParams, Stop};
 use serde_json::{Value, json};
 
-use crate::config_sync::sidecar::{Settings, run};
+use crate::config_sync::sidecar::{Settings, Status, run};
 
 /// Longer than anything takes on a machine that is busy.
 const LONG: Duration = Duration::from_secs(60);
@@ -29,14 +29,14 @@ pub(crate) fn eventually(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// An empty folder, removed at the end.
+/// An empty folder in one of its own, which is removed at the end.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("lw-sync-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
+        let path = std::env::temp_dir().join(name).join("files");
         fs::create_dir_all(&path).unwrap();
         Self(path.canonicalize().unwrap())
     }
@@ -77,7 +77,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
+        drop(fs::remove_dir_all(self.0.parent().unwrap()));
     }
 }
 
@@ -119,10 +119,14 @@ impl Rig {
     /// Starts one and waits for nothing.
     pub(crate) fn start_early(&self, more: &[(&str, &str)]) -> Sidecar {
         let (settings, client, stop) = (self.settings(more), self.client(), Stop::new());
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
+        let status = Status::default();
+        let probes = status.serve("127.0.0.1:0", &stop).unwrap();
+        let address = probes.address();
         let stopping = stop.clone();
-        let run = move || run(settings, &client, &stopping, Some(listener)).unwrap();
+        let run = move || {
+            let _probes = probes;
+            run(settings, &client, &stopping, &status).unwrap();
+        };
         let thread = thread::Builder::new().name("sidecar".into()).spawn(run).unwrap();
         Sidecar { stop, address, thread: Some(thread) }
     }

@@ -34,6 +34,7 @@ pub(crate) struct Call {
     request: RawRequest,
     /// Without its query, which may hold a secret.
     shown: String,
+    query: String,
 }
 
 #[derive(Debug)]
@@ -46,7 +47,10 @@ impl Hook {
     /// Once.
     fn run(&self, stop: &Stop) -> Result<(), Failure> {
         match self {
-            Self::Call(call) => call.client.with_stop(stop).request_text(&call.request).map(drop)?,
+            Self::Call(call) => {
+                let done = call.client.with_stop(stop).request_text(&call.request);
+                done.map_err(|e| e.to_string().replace(&call.query, ""))?;
+            }
             Self::Signal(signal, process) => {
                 for id in process.find()? {
                     kill_process(id, *signal).map_err(|e| format!("process {}: {e}", id.as_raw_nonzero()))?;
@@ -78,8 +82,7 @@ impl Call {
         timeout: Duration,
         user: Option<(String, String)>,
     ) -> Result<Self, Failure> {
-        let wrong = || format!("REQ_URL is {url:?}, not http://… or https://…");
-        let (scheme, rest) = url.split_once("://").ok_or_else(wrong)?;
+        let (scheme, rest) = url.split_once("://").ok_or("REQ_URL is not http://… or https://…")?;
         let (host, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
         let mut config = Config::new(&format!("{scheme}://{host}"))
@@ -89,7 +92,8 @@ impl Call {
             config = config.with_credentials(Credentials::basic(&user, &password));
         }
         let method = if post { Method::Post } else { Method::Get };
-        let shown = format!("{method} {}{}", config.server(), path.split('?').next().unwrap_or_default());
+        let (bare, query) = path.split_at(path.find('?').unwrap_or(path.len()));
+        let (shown, query) = (format!("{method} {}{bare}", config.server()), query.to_owned());
         let mut request = RawRequest::new(method, path);
         if let Some(payload) = payload.filter(|_| post) {
             // As k8s-sidecar: what is no JSON is sent as a JSON text.
@@ -97,7 +101,7 @@ impl Call {
             let body = if is_json { payload } else { serde_json::Value::from(payload).to_string() };
             request = request.body("application/json", body.into_bytes());
         }
-        Ok(Self { client: Client::new(config)?, request, shown })
+        Ok(Self { client: Client::new(config)?, request, shown, query })
     }
 }
 

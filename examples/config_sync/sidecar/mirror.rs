@@ -19,7 +19,7 @@ pub(crate) struct Mirror {
     refused: HashMap<Source, usize>,
     /// Objects of which something could not be written or removed.
     failing: BTreeMap<Source, String>,
-    /// Files that nothing was done about, as it could not be noted that they are ours.
+    /// Files that could not be removed, or noted as ours: for the next time.
     missed: BTreeSet<PathBuf>,
     tally: Tally,
 }
@@ -52,8 +52,6 @@ impl Mirror {
         let wanted = self.wanted(source, find(source).as_ref());
         let mut touched = self.claims.set(source, wanted);
         self.failing.remove(source);
-        // A file that could not be removed is nobody's by now, but still ours.
-        touched.extend(self.folder.ours().iter().filter(|path| self.claims.winner(path).is_none()).cloned());
         touched.append(&mut self.missed);
         self.settle(&touched, find, Some(source)).unwrap_or_else(|e| {
             self.failing.insert(source.clone(), e.to_string());
@@ -129,8 +127,13 @@ impl Mirror {
                     }
                     removed.push(path.clone());
                 }
-                (Err(e), Some(source)) => drop(failed.insert(source.clone(), e.to_string())),
-                (Err(e), None) => warn!("{e}"),
+                (Err(e), doing) => {
+                    self.missed.insert(path.clone());
+                    match doing {
+                        Some(source) => drop(failed.insert(source.clone(), e.to_string())),
+                        None => warn!("{e}"),
+                    }
+                }
             }
         }
         if let Err(e) = self.folder.disown(&removed) {

@@ -5,15 +5,20 @@ mod claims;
 mod folder;
 mod hook;
 mod mirror;
-mod probes;
 mod settings;
 mod tally;
 
+#[path = "../../support/probes.rs"]
+mod probes;
+
+use std::collections::HashMap;
 use std::error::Error;
-use std::net::TcpListener;
+use std::io;
+use std::net::ToSocketAddrs;
 use std::sync::Arc;
 use std::time::Duration;
 
+use listwatch::metrics::Metrics;
 use listwatch::types::{ConfigMap, Secret};
 use listwatch::workqueue::ItemExponentialFailure;
 use listwatch::{
@@ -26,7 +31,7 @@ use claims::{Kind, Object, Source};
 use folder::Folder;
 use hook::Teller;
 use mirror::Mirror;
-use probes::Probes;
+use probes::{Endpoints, Probes};
 use settings::Namespaces;
 pub(crate) use settings::Settings;
 use tally::Tally;
@@ -38,26 +43,44 @@ const REMIND: Duration = Duration::from_secs(30);
 /// How often a hook is tried where the program ends after it.
 const TRIES: u32 = 5;
 
+/// What can be asked of a sidecar while it runs: counts, and whether the first mirror is complete.
+#[derive(Clone, Default)]
+pub(crate) struct Status {
+    tally: Tally,
+    /// What the client, its informers and the queue count.
+    metrics: Metrics,
+}
+
+impl Status {
+    /// Serves it until stopped or dropped.
+    pub(crate) fn serve(&self, at: impl ToSocketAddrs, stop: &Stop) -> io::Result<Probes> {
+        let (counts, metrics, ready) = (self.tally.clone(), self.metrics.clone(), self.tally.clone());
+        let endpoints = Endpoints {
+            metrics: Box::new(move || metrics.to_prometheus_text() + &counts.text()),
+            // Whatever is away, the files that are there are as good as any that a restart would find.
+            healthz: Box::new(|| (true, "ok\n".into())),
+            readyz: Box::new(move || match ready.ready.get() {
+                1 => (true, "ok\n".into()),
+                _ => (false, "the first mirror is not complete\n".into()),
+            }),
+        };
+        Probes::serve(at, endpoints, stop)
+    }
+}
+
 /// Mirrors until stopped, or once.
-pub(crate) fn run(
-    settings: Settings,
-    client: &Client,
-    stop: &Stop,
-    probes: Option<TcpListener>,
-) -> Result<(), Failure> {
-    let tally = Tally::default();
+pub(crate) fn run(settings: Settings, client: &Client, stop: &Stop, status: &Status) -> Result<(), Failure> {
+    let tally = &status.tally;
     let folder = Folder::open(&settings).map_err(|e| format!("FOLDER {}: {e}", settings.folder.display()))?;
     let mirror = Mirror::new(folder, tally.clone());
     info!("{} into {}", settings.selector, settings.folder.display());
     if settings.once {
-        return once(&settings, client, stop, mirror, &tally);
+        return once(&settings, client, stop, mirror, tally);
     }
     // Ends the threads however this function does.
     let own = stop.child();
-    let probes = probes.map(|listener| Probes::start(listener, tally.clone(), &own)).transpose()?;
-    let done = follow(settings, client, &own, mirror, &tally);
+    let done = follow(settings, &client.with_metrics(status.metrics.clone()), &own, mirror, tally);
     own.stop();
-    probes.into_iter().for_each(Probes::join);
     done
 }
 
@@ -81,7 +104,8 @@ fn once(
             objects.extend(list.items.into_iter().map(|object| Object::Secret(Arc::new(object))));
         }
     }
-    let find = |source: &Source| objects.iter().find(|object| object.source() == *source).cloned();
+    let by_source: HashMap<_, _> = objects.iter().map(|object| (object.source(), object)).collect();
+    let find = |source: &Source| by_source.get(source).copied().cloned();
     if let Some(source) = mirror.first(&objects, &find)?.first() {
         return Err(format!("{source}: {}", mirror.failure(source).unwrap_or_default()).into());
     }
@@ -106,14 +130,22 @@ fn follow(
 ) -> Result<(), Failure> {
     let limiter = ItemExponentialFailure::new(Duration::from_millis(50), Duration::from_secs(60));
     let queue = WorkQueue::<Source>::with_clock(limiter, client.clock().clone());
+    if let Some(recorder) = client.recorder() {
+        queue.report_to("config_sync", recorder);
+    }
     let cache = Cache::start(&settings, client, &queue, stop)?;
-    let teller = Teller::start(settings.hooks, client.clock().clone(), tally.clone(), stop)?;
+    let hooks = settings.hooks;
+    let teller = match hooks.is_empty() {
+        true => None,
+        false => Some(Teller::start(hooks, client.clock().clone(), tally.clone(), stop)?),
+    };
+    let tell = || teller.iter().for_each(Teller::changed);
     if cache.wait_for_sync(stop) {
         let find = |source: &Source| cache.find(source);
-        let failed = mirror.first(&cache.objects(), &find)?;
-        failed.into_iter().for_each(|source| retry(&queue, &mirror, source));
+        // What failed is tried again: the handlers have put every object into the queue.
+        mirror.first(&cache.objects(), &find)?;
         if !settings.skip_init {
-            teller.changed();
+            tell();
         }
         if mirror.is_complete() {
             info!(
@@ -131,7 +163,7 @@ fn follow(
             }
             failed.into_iter().for_each(|source| retry(&queue, &mirror, source));
             if changed {
-                teller.changed();
+                tell();
             }
             if mirror.is_complete() {
                 tally.ready.set(1);
@@ -140,7 +172,7 @@ fn follow(
     }
     stop.stop();
     cache.join();
-    teller.join();
+    teller.into_iter().for_each(Teller::join);
     Ok(())
 }
 

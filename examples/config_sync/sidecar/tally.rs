@@ -1,8 +1,9 @@
 //! What is counted, for `/metrics`.
 
-use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use listwatch::metrics::PrometheusText;
 
 /// Clones are the same.
 #[derive(Clone, Default)]
@@ -49,36 +50,25 @@ impl std::ops::Deref for Tally {
 impl Counts {
     /// In Prometheus' text format.
     pub(crate) fn text(&self) -> String {
-        let rows = [
-            ("files", "gauge", "Files that are ours.", "", &self.files),
-            ("objects", "gauge", "ConfigMaps and Secrets that are mirrored.", "", &self.objects),
-            ("refused", "gauge", "Files that may not be written where their object says.", "", &self.refused),
-            ("failing", "gauge", "Objects of which a file cannot be written or removed.", "", &self.failing),
-            ("ready", "gauge", "Whether the first mirror is complete.", "", &self.ready),
-            (
-                "files_written_total",
-                "counter",
-                "Files written, as their content was another.",
-                "",
-                &self.written,
-            ),
-            ("files_removed_total", "counter", "Files removed.", "", &self.removed),
-            (
-                "hooks_total",
-                "counter",
-                "Requests and signals, each try.",
-                r#"{result="done"}"#,
-                &self.hooks_done,
-            ),
-            ("hooks_total", "", "", r#"{result="failed"}"#, &self.hooks_failed),
-        ];
-        let mut text = String::new();
-        for (name, kind, help, labels, count) in rows {
-            if !kind.is_empty() {
-                let _ = writeln!(text, "# HELP config_sync_{name} {help}\n# TYPE config_sync_{name} {kind}");
-            }
-            let _ = writeln!(text, "config_sync_{name}{labels} {}", count.get());
+        let mut text = PrometheusText::new();
+        for (name, help, count) in [
+            ("files", "Files that are ours.", &self.files),
+            ("objects", "ConfigMaps and Secrets that are mirrored.", &self.objects),
+            ("refused", "Files that may not be written where their object says.", &self.refused),
+            ("failing", "Objects of which a file cannot be written or removed.", &self.failing),
+            ("ready", "Whether the first mirror is complete.", &self.ready),
+        ] {
+            text.gauge(&format!("config_sync_{name}"), help).sample(&[], count.get() as f64);
         }
-        text
+        for (name, help, count) in [
+            ("files_written_total", "Files written, as their content was another.", &self.written),
+            ("files_removed_total", "Files removed.", &self.removed),
+        ] {
+            text.counter(&format!("config_sync_{name}"), help).sample(&[], count.get() as f64);
+        }
+        text.counter("config_sync_hooks_total", "Requests and signals, each try.")
+            .sample(&[("result", "done")], self.hooks_done.get() as f64)
+            .sample(&[("result", "failed")], self.hooks_failed.get() as f64);
+        text.as_str().to_owned()
     }
 }
