@@ -8,6 +8,7 @@ pub mod config;
 pub mod controller;
 pub mod events;
 pub mod finalizer;
+pub mod guide;
 pub mod leader;
 pub mod metrics;
 pub mod object;
