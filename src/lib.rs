@@ -1,3 +1,31 @@
+// Where the links of the README lead to in the documentation: of two definitions the first counts.
+//! [guide]: crate::guide
+//! [guide-controller]: crate::guide::controller
+//! [guide-testing]: crate::guide::testing
+//! [guide-cluster]: crate::guide::cluster
+//! [guide-modes]: crate::guide::list_modes
+//! [guide-troubleshooting]: crate::guide::troubleshooting
+//! [guide-client-go]: crate::guide::client_go
+//! [guide-kube-rs]: crate::guide::kube_rs
+//! [InformerFactory]: crate::InformerFactory
+//! [Informer]: crate::Informer
+//! [Lister]: crate::Lister
+//! [Controller]: crate::Controller
+//! [WorkQueue]: crate::WorkQueue
+//! [Stop]: crate::Stop
+//! [Api]: crate::Api
+//! [leader]: crate::leader
+//! [events]: crate::events
+//! [finalizer]: mod@crate::finalizer
+//! [wait]: crate::wait
+//! [metrics]: crate::metrics
+//! [examples]: https://docs.rs/crate/listwatch/latest/source/examples/
+//! [foo]: https://docs.rs/crate/listwatch/latest/source/examples/foo_controller.rs
+//! [sidecar]: https://docs.rs/crate/listwatch/latest/source/examples/sidecar.rs
+//! [architecture]: https://docs.rs/crate/listwatch/latest/source/ARCHITECTURE.md
+//! [contributing]: https://docs.rs/crate/listwatch/latest/source/CONTRIBUTING.md
+//! [changelog]: https://docs.rs/crate/listwatch/latest/source/CHANGELOG.md
+//!
 #![doc = include_str!("../README.md")]
 
 #[cfg(feature = "apiserver")]
