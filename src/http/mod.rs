@@ -144,7 +144,7 @@ impl Http {
     }
 
     /// The address that a GET of this path goes to, and its headers. Of credentials that have to be asked for none.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "kubeconfig", feature = "tls"))]
     #[allow(clippy::type_complexity)]
     pub(crate) fn would_send(&self, path: &str) -> Result<(String, Vec<(String, Vec<u8>)>)> {
         let (request, limits) = (RawRequest::new(Method::Get, path), Limits::Total(LONGEST_TIME));

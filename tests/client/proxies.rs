@@ -33,6 +33,7 @@ fn answer(c: &mut Connection, seen: &Seen) {
 }
 
 /// Takes a request for a tunnel, which the next bytes go through.
+#[cfg(feature = "tls")]
 fn tunnel(c: &mut Connection) {
     assert!(c.request().unwrap().line.starts_with("CONNECT "));
     c.send("HTTP/1.1 200 Connection established\r\nVia: a test\r\n\r\n");

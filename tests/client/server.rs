@@ -89,6 +89,7 @@ impl Connection {
     }
 
     /// The same connection from here on within another stream, such as TLS.
+    #[cfg(feature = "tls")]
     pub(crate) fn within(self, wrap: impl FnOnce(Box<dyn Stream>) -> Box<dyn Stream>) -> Self {
         assert!(self.stream.buffer().is_empty());
         Self { stream: BufReader::new(wrap(self.stream.into_inner())), ..self }
