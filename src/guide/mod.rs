@@ -3,6 +3,7 @@
 //! | page | answers |
 //! |---|---|
 //! | [`controller`] | how do I write a controller, from an empty folder to a deployment? |
+//! | [`reconcile`] | what keeps it right; what wakes it, and how does it end? |
 //! | [`testing`] | how do I test it without a cluster, under faults too? |
 //! | [`cluster`] | what does it need in a cluster: rights, probes, metrics, logs, certificates, proxies? |
 //! | [`troubleshooting`] | what does this message mean, and what is to be done? |
@@ -31,6 +32,8 @@ pub mod list_modes {}
 pub mod projections {}
 #[doc = include_str!("protocol.md")]
 pub mod protocol {}
+#[doc = include_str!("reconcile.md")]
+pub mod reconcile {}
 #[doc = include_str!("testing.md")]
 pub mod testing {}
 #[doc = include_str!("troubleshooting.md")]
