@@ -21,6 +21,7 @@
 //! [metrics]: crate::metrics
 //! [examples]: https://docs.rs/crate/listwatch/latest/source/examples/
 //! [foo]: https://docs.rs/crate/listwatch/latest/source/examples/foo_controller.rs
+//! [config-sync]: https://docs.rs/crate/listwatch/latest/source/examples/config_sync/
 //! [sidecar]: https://docs.rs/crate/listwatch/latest/source/examples/sidecar.rs
 //! [architecture]: https://docs.rs/crate/listwatch/latest/source/ARCHITECTURE.md
 //! [contributing]: https://docs.rs/crate/listwatch/latest/source/CONTRIBUTING.md
