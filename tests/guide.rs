@@ -5,10 +5,11 @@ use std::fs;
 use std::path::Path;
 
 /// Those of the API server itself, and of the system.
-const NOT_OURS: [&str; 9] = [
+const NOT_OURS: [&str; 10] = [
     "is forbidden: User",
     "cannot list resource",
     "Unauthorized",
+    "404 page not found",
     "the object has been modified",
     "Apply failed with",
     "the server could not find the requested resource",
