@@ -1,8 +1,14 @@
-//! The guide's page on messages is about messages that there are.
+//! The guide's page on messages is about messages that there are, and its definition of a kind is one. Its snippets of Rust
+//! are doc tests.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
+
+use listwatch::types::CustomResourceDefinition;
+use listwatch::{Api, ApiResource, ApiServer, Object, PostParams, Scope, Stop, wait};
+use serde_json::json;
 
 /// Those of the API server itself, and of the system.
 const NOT_OURS: [&str; 10] = [
@@ -44,6 +50,30 @@ fn each_message_that_the_guide_explains_is_in_the_sources() {
     }
     assert!(parts > 50, "{parts} parts were found: has the page another form?");
     assert!(missing.is_empty(), "not in the sources: {missing:#?}");
+}
+
+#[test]
+fn the_definition_of_the_guide_is_taken_by_a_server_and_refuses_what_it_says() {
+    let page = include_str!("../src/guide/controller.md");
+    let definition = page.split("```json\n").nth(1).unwrap().split("```").next().unwrap();
+    let (server, params) = (ApiServer::start().unwrap(), PostParams::default());
+    let client = server.client().unwrap();
+    let definitions = Api::<CustomResourceDefinition>::all(&client);
+    Api::<Object>::all_with(&client, definitions.resource())
+        .create(&params, &Object::from_json(definition).unwrap())
+        .unwrap();
+    let soon = Duration::from_secs(20);
+    wait::until(&definitions, "sites.example.com", wait::crd_established(), soon, &Stop::new()).unwrap();
+
+    let sites = ApiResource::new("example.com/v1", "Site", "sites", Scope::Namespaced);
+    let sites = Api::<Object>::namespaced_with(&client, "default", &sites);
+    let site = |name, title| {
+        let metadata = json!({"name": name});
+        let site = json!({"apiVersion": "example.com/v1", "kind": "Site", "metadata": metadata, "spec": {"title": title}});
+        Object::from_value(site).unwrap()
+    };
+    sites.create(&params, &site("hello", "Hello")).unwrap();
+    assert!(sites.create(&params, &site("empty", "")).unwrap_err().is_invalid());
 }
 
 fn read(folder: &Path, sources: &mut String) {
