@@ -65,6 +65,9 @@ pub enum Event<K> {
 /// is given: it may be newer than `object`. kube-rs's `finalizer` waits for the change that the finalizer makes before
 /// it applies; this one does not, so that predicates that hide the change do no harm.
 ///
+/// Blocks for one request, if the finalizer is to be added or taken away, as [`Client`](crate::Client) says; else only for
+/// `reconcile`.
+///
 /// A predicate of a controller must let a change of `deletionTimestamp` through; it raises `metadata.generation`.
 ///
 /// # Errors

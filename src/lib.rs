@@ -1,3 +1,32 @@
+// Where the links of the README lead to in the documentation: of two definitions the first counts.
+//! [guide]: crate::guide
+//! [guide-controller]: crate::guide::controller
+//! [guide-testing]: crate::guide::testing
+//! [guide-cluster]: crate::guide::cluster
+//! [guide-modes]: crate::guide::list_modes
+//! [guide-troubleshooting]: crate::guide::troubleshooting
+//! [guide-client-go]: crate::guide::client_go
+//! [guide-kube-rs]: crate::guide::kube_rs
+//! [InformerFactory]: crate::InformerFactory
+//! [Informer]: crate::Informer
+//! [Lister]: crate::Lister
+//! [Controller]: crate::Controller
+//! [WorkQueue]: crate::WorkQueue
+//! [Stop]: crate::Stop
+//! [Api]: crate::Api
+//! [leader]: crate::leader
+//! [events]: crate::events
+//! [finalizer]: mod@crate::finalizer
+//! [wait]: crate::wait
+//! [metrics]: crate::metrics
+//! [examples]: https://docs.rs/crate/listwatch/latest/source/examples/
+//! [foo]: https://docs.rs/crate/listwatch/latest/source/examples/foo_controller.rs
+//! [config-sync]: https://docs.rs/crate/listwatch/latest/source/examples/config_sync/
+//! [sidecar]: https://docs.rs/crate/listwatch/latest/source/examples/sidecar.rs
+//! [architecture]: https://docs.rs/crate/listwatch/latest/source/ARCHITECTURE.md
+//! [contributing]: https://docs.rs/crate/listwatch/latest/source/CONTRIBUTING.md
+//! [changelog]: https://docs.rs/crate/listwatch/latest/source/CHANGELOG.md
+//!
 #![doc = include_str!("../README.md")]
 
 #[cfg(feature = "apiserver")]
@@ -8,6 +37,7 @@ pub mod config;
 pub mod controller;
 pub mod events;
 pub mod finalizer;
+pub mod guide;
 pub mod leader;
 pub mod metrics;
 pub mod object;

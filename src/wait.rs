@@ -119,7 +119,8 @@ pub fn deleted<K: Resource>(uid: &str) -> impl Condition<K> + use<K> {
     Deleted(uid.to_owned())
 }
 
-/// The pod's condition `Ready` is true.
+/// The pod's condition `Ready` is true: its containers are, and its readiness gates. `kubectl wait
+/// --for=condition=Ready`.
 pub fn pod_ready() -> impl Condition<Pod> {
     Known { name: "is ready", is: |pod: &Pod| Ok(pod.is_ready()), conditions: |pod| &pod.status.conditions }
 }

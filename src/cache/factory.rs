@@ -168,7 +168,7 @@ impl InformerFactory {
         self.afresh()
     }
 
-    /// The same for one type.
+    /// As [`resync`](Self::resync) for the informer of one type, in place of that; zero is never.
     #[must_use]
     pub fn resync_for<K: Resource>(mut self, period: Duration) -> Self {
         self.options.resyncs.insert(TypeId::of::<K>(), period);

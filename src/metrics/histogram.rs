@@ -10,13 +10,13 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// With these bounds, which must rise.
+    /// With these bounds, which must rise; of times in seconds. What is above the last is counted, too.
     #[must_use]
     pub fn new(bounds: &'static [f64]) -> Self {
         Self { bounds, counts: vec![0; bounds.len() + 1], sum: 0.0 }
     }
 
-    /// Counts a value.
+    /// Counts a value; of times in seconds.
     pub fn observe(&mut self, value: f64) {
         let place = self.bounds.partition_point(|bound| *bound < value);
         self.counts[place] += 1;

@@ -73,7 +73,7 @@ pub struct ItemExponentialFailure<T> {
 }
 
 impl<T> ItemExponentialFailure<T> {
-    /// The first wait, and the longest.
+    /// The wait after the first failure, and the longest. Upstream 5 ms and 1000 s, which are the default.
     #[must_use]
     pub fn new(base: Duration, max: Duration) -> Self {
         Self { base, max, tries: Tries::default() }
