@@ -34,12 +34,12 @@ mod config_sync;
 mod custom;
 #[path = "real/informer.rs"]
 mod informer;
-#[path = "real/operations.rs"]
-mod operations;
 #[path = "real/leader.rs"]
 mod leader;
 #[path = "real/manifests.rs"]
 mod manifests;
+#[path = "real/operations.rs"]
+mod operations;
 #[path = "real/outage.rs"]
 mod outage;
 #[path = "real/scenarios.rs"]
