@@ -36,7 +36,7 @@ pub use clock::Clock;
 #[cfg(feature = "kubeconfig")]
 pub use config::KubeconfigOptions;
 pub use config::{Config, Credentials};
-pub use controller::{Controller, Request};
+pub use controller::{Controller, Predicate, Request};
 pub use error::{Error, OptionalExt, Result, Unfit};
 pub use object::{
     ApiResource, FieldSelector, IntOrString, LabelSelector, List, ListMeta, Map, MicroTime, Object,
