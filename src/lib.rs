@@ -70,7 +70,7 @@ pub use clock::Clock;
 #[cfg(feature = "kubeconfig")]
 pub use config::KubeconfigOptions;
 pub use config::{Config, Credentials};
-pub use controller::{Controller, Request};
+pub use controller::{Controller, Predicate, Request};
 pub use error::{ApplyConflict, Error, OptionalExt, Result, Unfit};
 pub use events::{EventRecorder, EventType};
 pub use leader::{LeaderElector, LeaseLock};

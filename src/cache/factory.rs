@@ -21,7 +21,8 @@ const SLACK: Duration = Duration::from_secs(2 * 60);
 ///
 /// A factory is of one namespace or all, and of one selection. For several namespaces, where a role does not allow all,
 /// make a factory of each, with the same handlers or the same queue: there is a watch for each namespace then, as the
-/// API has none of several. Clones are the same factory.
+/// API has none of several; a controller does so by itself ([`Controller::namespaces`](crate::Controller::namespaces)).
+/// Clones are the same factory.
 ///
 /// Each informer holds one connection, for its watch.
 #[derive(Clone)]
