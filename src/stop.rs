@@ -8,11 +8,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use log::error;
 
-pub(crate) use self::expiry::Expiry;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, MutexGuard, select};
-
-mod expiry;
 
 /// A token that ends whatever blocks: every call of this crate that can wait takes one.
 ///
@@ -38,8 +35,8 @@ struct Inner {
     /// The same as no sender being left, but free to ask.
     stopped: AtomicBool,
     state: Mutex<State>,
-    /// By then it counts as stopped, even if nobody has had the time to stop it. Children have that of their parent.
-    expiry: Option<Arc<Expiry>>,
+    /// Says whether it counts as stopped though nobody has stopped it yet. Children have that of their parent.
+    over: Option<Over>,
     /// Keeps this token registered with its parent.
     _parent: Option<OnStop>,
 }
@@ -52,6 +49,7 @@ struct State {
     hooks: Vec<Hook>,
 }
 
+type Over = Arc<dyn Fn() -> bool + Send + Sync>;
 type Hook = (u64, Box<dyn FnOnce() + Send>);
 
 impl Stop {
@@ -64,11 +62,17 @@ impl Stop {
     /// A token that stops when this one does, and can be stopped without it.
     #[must_use]
     pub fn child(&self) -> Self {
-        self.child_until(self.0.expiry.clone())
+        self.child_with(self.0.over.clone())
     }
 
-    /// A child that counts as stopped once `expiry` is over. Who wants those to wake that wait on it must stop it then.
-    pub(crate) fn child_until(&self, expiry: Option<Arc<Expiry>>) -> Self {
+    /// A child that counts as stopped from when `over` says so, which is asked often and must not change its mind. Who
+    /// wants those to wake that wait on it must stop it then.
+    pub(crate) fn child_until(&self, over: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        let parent = self.clone();
+        self.child_with(Some(Arc::new(move || over() || parent.is_stopped())))
+    }
+
+    fn child_with(&self, over: Option<Over>) -> Self {
         let child = Self(Arc::new_cyclic(|child: &Weak<Inner>| {
             let child = child.clone();
             let parent = self.on_stop(move || {
@@ -76,7 +80,7 @@ impl Stop {
                     inner.stop();
                 }
             });
-            Inner::new(Some(parent), expiry)
+            Inner::new(Some(parent), over)
         }));
         // A hook that ran before the child was there has done nothing.
         if self.0.stopped.load(Ordering::Acquire) {
@@ -94,8 +98,7 @@ impl Stop {
     /// [term](crate::leader), and its children, say so from the moment on when the term is over by the clock, though
     /// those who wait may be woken a little later.
     pub fn is_stopped(&self) -> bool {
-        self.0.stopped.load(Ordering::Acquire)
-            || self.0.expiry.as_ref().is_some_and(|expiry| expiry.is_over())
+        self.0.stopped.load(Ordering::Acquire) || self.0.over.as_ref().is_some_and(|over| over())
     }
 
     /// Waits for `time` or until stopped. Returns `true` if stopped.
@@ -132,10 +135,10 @@ impl Stop {
 }
 
 impl Inner {
-    fn new(parent: Option<OnStop>, expiry: Option<Arc<Expiry>>) -> Self {
+    fn new(parent: Option<OnStop>, over: Option<Over>) -> Self {
         let (sender, signal) = bounded(0);
         let state = State { sender: Some(sender), ..State::default() };
-        Self { signal, stopped: AtomicBool::new(false), state: Mutex::new(state), expiry, _parent: parent }
+        Self { signal, stopped: AtomicBool::new(false), state: Mutex::new(state), over, _parent: parent }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

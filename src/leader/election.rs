@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::expiry::Expiry;
 use crate::clock::Clock;
 use crate::object::MicroTime;
-use crate::stop::Expiry;
 use crate::types::LeaseSpec;
 
 /// The three durations of an election.

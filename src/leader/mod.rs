@@ -78,6 +78,7 @@
 //! If the callback panics the term ends, the Lease is given up, and `run` panics with the same payload.
 
 mod election;
+mod expiry;
 mod lock;
 mod run;
 #[cfg(test)]

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 use log::{error, info, warn};
 
 use super::election::{Answer, Election, Request};
+use super::expiry::Expiry;
 use super::lock::Desk;
 use super::{Ended, LeaderElector};
 use crate::backoff::Jitter;
 use crate::clock::Clock;
 use crate::error::{Error, Kind, Result};
 use crate::object::MicroTime;
-use crate::stop::{Expiry, Stop};
+use crate::stop::Stop;
 use crate::sync::select;
 
 /// Waits between tries to acquire are longer by up to so many times their length, as client-go's `JitterFactor` says.
@@ -90,7 +91,8 @@ impl<'a> Run<'a> {
     ) -> Result<Option<(thread::Result<T>, bool)>> {
         // `renewing` stops when the term is lost, too; `done` only when the callback has returned.
         let (renewing, done) = (Stop::new(), Stop::new());
-        let term = stop.child_until(Some(expiry.clone()));
+        let over = expiry.clone();
+        let term = stop.child_until(move || over.is_over());
         let (elector, clock) = (self.elector, self.clock.clone());
         let watch = Watch { elector, clock, expiry, term: &term, renewing: &renewing, done: &done };
         elector.board.begins(expiry);

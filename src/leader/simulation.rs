@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::election::{Answer, Election, Request, Timing};
+use super::expiry::Expiry;
 use crate::clock::Clock;
 use crate::object::MicroTime;
-use crate::stop::Expiry;
 use crate::types::LeaseSpec;
 
 const RUNS: u64 = 10_000;

@@ -6,9 +6,9 @@ use std::time::Instant;
 use log::warn;
 
 use super::election::Election;
+use super::expiry::Expiry;
 use crate::cache::seldom::Seldom;
 use crate::error::Error;
-use crate::stop::Expiry;
 
 /// How an elector fares: a snapshot.
 #[derive(Clone, Debug, Default)]

@@ -1,4 +1,4 @@
-//! A time by which a token counts as stopped.
+//! Until when a term lasts.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
@@ -8,35 +8,35 @@ use crate::sync::{Mutex, MutexGuard};
 
 /// Until when something lasts, by the clock. What is over once, as somebody has seen, is over for good.
 #[derive(Debug)]
-pub(crate) struct Expiry {
+pub(super) struct Expiry {
     clock: Clock,
     /// `None` once over. Held for a moment; the clock's lock is taken under it.
     until: Mutex<Option<Instant>>,
 }
 
 impl Expiry {
-    pub(crate) fn new(clock: &Clock, until: Instant) -> Arc<Self> {
+    pub(super) fn new(clock: &Clock, until: Instant) -> Arc<Self> {
         Arc::new(Self { clock: clock.clone(), until: Mutex::new(Some(until)) })
     }
 
     /// Until when it lasts; `None` once over.
-    pub(crate) fn until(&self) -> Option<Instant> {
+    pub(super) fn until(&self) -> Option<Instant> {
         *self.look()
     }
 
-    pub(crate) fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.until().is_none()
     }
 
     /// Makes it last longer, unless it is over. Returns whether it is not.
-    pub(crate) fn extend(&self, until: Instant) -> bool {
+    pub(super) fn extend(&self, until: Instant) -> bool {
         let mut last = self.look();
         *last = last.map(|last| last.max(until));
         last.is_some()
     }
 
     /// Makes it be over.
-    pub(crate) fn end(&self) {
+    pub(super) fn end(&self) {
         *self.look() = None;
     }
 
@@ -74,12 +74,13 @@ mod tests {
     fn a_token_and_its_children_count_as_stopped_at_once_though_nobody_has_stopped_them() {
         let (clock, stop) = (Clock::manual(), Stop::new());
         let expiry = Expiry::new(&clock, clock.now() + SECOND);
-        let term = stop.child_until(Some(expiry));
+        let term = stop.child_until(move || expiry.is_over());
+        let within = term.child_until(|| false);
         let (before, work) = (term.child(), stop.child());
-        assert!(!term.is_stopped() && !before.is_stopped());
+        assert!(!term.is_stopped() && !before.is_stopped() && !within.is_stopped());
         clock.advance(SECOND);
         let after = term.child();
-        for token in [&term, &before, &after, &after.child()] {
+        for token in [&term, &before, &after, &after.child(), &within, &within.child()] {
             assert!(token.is_stopped() && token.sleep(Duration::ZERO));
         }
         assert!(!stop.is_stopped() && !work.is_stopped());
