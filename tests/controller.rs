@@ -13,6 +13,7 @@ use listwatch::client::{Method, RawRequest};
 use listwatch::controller::Predicate;
 use listwatch::metrics::Metrics;
 use listwatch::types::{ConfigMap, Node, Secret};
+use listwatch::workqueue::ItemExponentialFailure;
 use listwatch::{
     Action, Api, ApiResource, ApiServer, Client, Clock, Config, Controller, DeleteParams, Error, ListMode,
     Object, ObjectKey, ObjectMeta, PartialObjectMetadata, Patch, PatchParams, PostParams, Request, Resource,
@@ -276,7 +277,9 @@ fn a_terminal_error_waits_for_a_change_and_others_are_tried_again() {
     let metrics = Metrics::new();
     let (calls, told) = unbounded();
     let count = AtomicUsize::new(0);
-    let controller = Controller::<Site>::all(&world.client.with_metrics(metrics.clone()));
+    // Without a wait: what is tried again is there before what is made afterwards.
+    let controller = Controller::<Site>::all(&world.client.with_metrics(metrics.clone()))
+        .rate_limit(|| ItemExponentialFailure::new(Duration::ZERO, Duration::ZERO));
     let running = spawn(move |stop| {
         controller.run(stop, move |site: &Request<Site>| {
             calls.send(site.name().to_owned()).unwrap();

@@ -51,7 +51,7 @@ fn a_queue_tells_how_long_keys_wait_and_are_worked_on() {
     let metrics = Metrics::with_clock(clock.clone());
     let queue = WorkQueue::with_clock(RateLimiter::default(), clock.clone());
     queue.add(0); // before it reports
-    queue.report_to("pods", Arc::new(metrics.clone()));
+    queue.report_to("pods", metrics.clone());
     [1, 2, 1].into_iter().for_each(|key| queue.add(key));
     clock.advance(2 * SECOND);
     assert_eq!([queue.try_get(), queue.try_get()], [Some(0), Some(1)]);
@@ -91,7 +91,7 @@ fn a_recorder_may_use_the_queue_that_it_is_told_of() {
     }
     let (looked, queue) = (WorkQueue::new(RateLimiter::default()), WorkQueue::new(RateLimiter::default()));
     queue.report_to("a", Arc::new(Looks(queue.clone())));
-    queue.report_to("b", Arc::new(Looks(looked.clone())));
+    queue.report_to("b", Looks(looked.clone()));
     queue.add(1);
     assert_eq!((queue.try_get(), looked.try_get()), (Some(1), Some(2)));
 }

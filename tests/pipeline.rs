@@ -511,6 +511,7 @@ fn the_examples_end_well_and_say_what_they_should() {
         ("watch_pods", "MODIFIED default/web-1 Running\nDELETED  default/web-2"),
         ("pod_informer", "on n1: default/db-0, default/web-0\non n2: default/web-1"),
         ("pod_workqueue", "default/web-0: Pending"),
+        ("metrics", "controller_runtime_max_concurrent_reconciles{controller=\"configmaps\"} 2"),
         ("foo_controller", "spec.replicas in body should be less than or equal to 10"),
     ];
     for (name, says) in expected {

@@ -249,9 +249,7 @@ impl Config {
                 let bad = |why| Error::config(format!("proxy-url {:?}: {why}", url::redacted(text)));
                 Proxy::new(&Url::proxy(text)?).map(Some).map_err(bad)
             }
-            None if self.environment_proxy && cfg!(feature = "proxy") => {
-                proxy::from_environment(&Url::server(&self.server)?, env)
-            }
+            None if self.environment_proxy && cfg!(feature = "proxy") => proxy::from_environment(&Url::server(&self.server)?, env),
             None => Ok(None),
         }
     }

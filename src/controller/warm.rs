@@ -64,7 +64,8 @@ impl<K: Resource> Warm<K> {
 
     fn begin(&self) -> Result<()> {
         let Self { controller, caches, inbox, .. } = self;
-        *controller.running() = Some(caches.clone());
+        let before = controller.running().replace(caches.clone());
+        drop(before); // without the lock, as it may be the last who holds those informers
         let reading = self.reading.clone();
         // Until the lists are there a stop ends them; later they go on until calls have ended.
         let _early = self.stop.on_stop(move || reading.stop());
@@ -180,7 +181,9 @@ impl<K: Resource> Drop for Warm<K> {
     fn drop(&mut self) {
         self.reading.stop();
         self.caches.factories().for_each(InformerFactory::join);
-        *self.controller.running() = None;
+        // Unless it was started once more meanwhile.
+        let own = self.controller.running().take_if(|running| Arc::ptr_eq(&running.0, &self.caches.0));
+        drop(own);
     }
 }
 

@@ -197,6 +197,12 @@ pub trait Recorder: Send + Sync + 'static {
     fn record(&self, event: &Event<'_>);
 }
 
+impl<R: Recorder + ?Sized> Recorder for Arc<R> {
+    fn record(&self, event: &Event<'_>) {
+        (**self).record(event);
+    }
+}
+
 impl fmt::Debug for dyn Recorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Recorder")

@@ -7,7 +7,7 @@ use super::hash::KeyHash;
 use crate::clock::Clock;
 use crate::metrics::{Event, Recorder};
 
-/// Notes when items come and go, as client-go's `util/workqueue/metrics.go`, for a queue that reports.
+/// Notes when items come and go (cold, so that a queue without one is as fast as it was), as client-go's `util/workqueue/metrics.go`, for a queue that reports.
 pub(super) struct Meter<T> {
     pub(super) report: Report,
     clock: Clock,
@@ -40,15 +40,18 @@ impl<T: Clone + Eq + Hash> Meter<T> {
         Self { report, clock, added, taken, notes: Vec::new() }
     }
 
+    #[cold]
     pub(super) fn added(&mut self, item: &T) {
         self.added.insert(item.clone(), self.clock.now());
         self.notes.push(Note::Added);
     }
 
+    #[cold]
     pub(super) fn retried(&mut self) {
         self.notes.push(Note::Retried);
     }
 
+    #[cold]
     pub(super) fn taken(&mut self, item: &T) {
         let taken = self.clock.now();
         // One that was there before the queue reported was never told as added.
@@ -57,6 +60,7 @@ impl<T: Clone + Eq + Hash> Meter<T> {
         self.notes.push(Note::Taken { waited: taken.saturating_duration_since(added), taken });
     }
 
+    #[cold]
     pub(super) fn done(&mut self, item: &T) {
         if let Some(taken) = self.taken.remove(item) {
             let worked = self.clock.now().saturating_duration_since(taken);

@@ -119,8 +119,8 @@ impl<T: Clone + Eq + Hash + Send + 'static> WorkQueue<T> {
     /// Tells `recorder` from now on what comes and goes, how long it waits and is worked on: the metrics `workqueue_…` of
     /// [`metrics`](crate::metrics). Controllers do this by themselves. Costs some 100 ns for each item, and for each that
     /// is queued or worked on another copy of it.
-    pub fn report_to(&self, name: &str, recorder: Arc<dyn Recorder>) {
-        let report = Report { name: name.into(), recorder };
+    pub fn report_to(&self, name: &str, recorder: impl Recorder) {
+        let report = Report { name: name.into(), recorder: Arc::new(recorder) };
         let before = self.0.lock().meter.replace(Box::new(Meter::new(report, self.0.clock.clone())));
         drop(before); // which tells its recorder, without the lock
     }
@@ -354,6 +354,18 @@ impl<T: Clone + Eq + Hash + Send + 'static> Shared<T> {
         let wake =
             state.idle > 0 && !state.waking && (!state.ready.is_empty() || state.unwatched().is_some());
         state.waking |= wake;
+        if state.meter.is_some() {
+            return self.unlock_and_tell(state, wake);
+        }
+        drop(state);
+        if wake {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Tells the recorder, too, once unlocked.
+    #[cold]
+    fn unlock_and_tell(&self, mut state: MutexGuard<'_, State<T>>, wake: bool) {
         let notes = state.meter.as_mut().and_then(|meter| meter.notes());
         drop(state);
         if wake {

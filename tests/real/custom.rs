@@ -190,3 +190,25 @@ fn a_lease_takes_times_to_the_microsecond() {
         assert_eq!(api.replace(name, &PostParams::default(), &created).unwrap().spec, lease.spec);
     }
 }
+
+/// What predicates rely on: the server counts changes of the spec and the beginning of a deletion, and nothing else.
+#[test]
+fn generations_count_specs_and_the_beginning_of_a_deletion() {
+    let Some((server, _quiet)) = server::shared() else { return };
+    define(server);
+    let foos = Api::<Foo>::namespaced(&server.client(), &server.namespace("generations"));
+    let mut made = foo("a", 1);
+    made.metadata.finalizers = vec!["example.com/a".into(), "example.com/b".into()];
+    let generation = |foo: Foo| foo.metadata.generation;
+    assert_eq!(generation(foos.create(&PostParams::default(), &made).unwrap()), 1);
+    let patch = |patch| foos.patch("a", &PatchParams::default(), &Patch::Merge(patch)).unwrap();
+    assert_eq!(generation(patch(json!({"metadata": {"labels": {"a": "b"}, "annotations": {"a": "b"}}}))), 1);
+    let status = Patch::Merge(json!({"status": {"availableReplicas": 1}}));
+    assert_eq!(generation(foos.patch_status("a", &PatchParams::default(), &status).unwrap()), 1);
+    assert_eq!(generation(patch(json!({"spec": {"replicas": 2}}))), 2);
+    foos.delete("a", &DeleteParams::default()).unwrap();
+    assert_eq!(generation(foos.get("a").unwrap()), 3);
+    assert_eq!(generation(patch(json!({"metadata": {"finalizers": ["example.com/b"]}}))), 3);
+    patch(json!({"metadata": {"finalizers": []}}));
+    assert!(foos.get_opt("a").unwrap().is_none());
+}

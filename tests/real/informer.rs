@@ -3,8 +3,8 @@ use std::sync::mpsc;
 use listwatch::cache::Handlers;
 use listwatch::types::ConfigMap;
 use listwatch::{
-    Api, DeleteParams, Informer, InformerFactory, ListMode, ListParams, Patch, PatchParams, Resource as _,
-    Selector, Stop,
+    Api, DeleteParams, Informer, InformerFactory, ListMode, ListParams, PartialObjectMetadata, Patch,
+    PatchParams, Resource as _, Selector, StaticResource as _, Stop,
 };
 use serde_json::json;
 
@@ -159,4 +159,41 @@ fn an_object_that_no_longer_matches_leaves_the_cache() {
     assert_eq!(held(&informer), [""; 0]);
     stop.stop();
     informer.join();
+}
+
+#[test]
+fn the_metadata_alone_is_listed_watched_patched_and_deleted() {
+    let Some((server, _quiet)) = server::shared() else { return };
+    let maps = Api::<ConfigMap>::namespaced(&server.client(), &server.namespace("metadata"));
+    create(&maps, "a", "1");
+    create(&maps, "b", "1");
+    let resource = ConfigMap::api_resource();
+    let client = server.client();
+    let api = Api::<PartialObjectMetadata>::namespaced_with(
+        &client,
+        maps.namespace().unwrap_or_default(),
+        &resource,
+    );
+    for mode in [ListMode::Paged(1), ListMode::WatchList, ListMode::Cached] {
+        let cached = ListParams::default().resource_version("0");
+        eventually("the watch cache has them", || api.list(&cached).unwrap().items.len() == 2);
+        let stop = Stop::new();
+        let informer = Informer::builder(api.clone()).mode(mode).build().unwrap();
+        informer.start(&stop).unwrap();
+        informer.wait_for_sync(LONG).unwrap();
+        assert_eq!((informer.health().mode, informer.lister().store().len()), (mode, 2));
+        let label = format!("{mode:?}").chars().filter(|c| c.is_alphanumeric()).collect::<String>();
+        let patch = Patch::Merge(json!({"metadata": {"labels": {"mode": label}}}));
+        let patched = api.patch("a", &PatchParams::default(), &patch).unwrap();
+        assert_eq!(patched.label("mode"), Some(&*label));
+        let told = || informer.lister().get(maps.namespace().unwrap_or_default(), "a");
+        eventually("the label is seen", || told().is_some_and(|a| a.label("mode") == Some(&*label)));
+        create(&maps, "c", "1");
+        eventually("it is there", || informer.lister().store().len() == 3);
+        api.delete("c", &DeleteParams::default()).unwrap();
+        eventually("it is gone", || informer.lister().store().len() == 2);
+        stop.stop();
+        informer.join();
+    }
+    assert_eq!(api.get("b").unwrap().metadata, maps.get("b").unwrap().metadata);
 }
