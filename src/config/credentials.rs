@@ -78,7 +78,10 @@ enum Kind {
     None,
     Token(Secret),
     File(TokenFile),
-    Basic { user: String, header: Secret },
+    Basic {
+        user: String,
+        header: Secret,
+    },
     /// Behind a trait, so that a program which has no source has not the code for them.
     Source(Arc<dyn Source>),
 }
