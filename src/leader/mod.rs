@@ -99,7 +99,8 @@ use self::run::Run;
 use self::status::Board;
 use crate::client::Client;
 use crate::error::{Error, Result};
-use crate::stop::Stop;
+use crate::metrics::Event;
+use crate::stop::{OnStop, Stop};
 
 /// Stands for election, and calls a function while it leads: see the [module](self) for what is guaranteed.
 ///
@@ -291,6 +292,20 @@ impl LeaderElector {
             return Ok(());
         };
         Err(Error::invalid(wrong))
+    }
+
+    /// Tells the client's recorder that it does not lead.
+    fn stands(&self) {
+        if let Some(recorder) = self.client.recorder() {
+            recorder.record(&Event::Leader { name: &self.lock.name, leading: false });
+        }
+    }
+
+    /// Tells it that it leads, and once the term has stopped that it does not.
+    fn leads(&self, term: &Stop) -> Option<OnStop> {
+        let (recorder, name) = (self.client.recorder()?, self.lock.name.clone());
+        recorder.record(&Event::Leader { name: &name, leading: true });
+        Some(term.on_stop(move || recorder.record(&Event::Leader { name: &name, leading: false })))
     }
 
     fn name(&self) -> String {

@@ -69,6 +69,7 @@ impl<'a> Run<'a> {
     fn acquire(&mut self, stop: &Stop) -> Result<Option<Arc<Expiry>>> {
         let (retry, mut jitter) = (self.elector.timing.retry, Jitter::new());
         info!(target: "listwatch::leader", "{} stands for {}", self.elector.lock.identity, self.elector.name());
+        self.elector.stands();
         while !stop.is_stopped() {
             self.election.stand();
             self.attempt(stop)?;
@@ -96,6 +97,7 @@ impl<'a> Run<'a> {
         let (elector, clock) = (self.elector, self.clock.clone());
         let watch = Watch { elector, clock, expiry, term: &term, renewing: &renewing, done: &done };
         elector.board.begins(expiry);
+        let _told = elector.leads(&term);
         let led = thread::scope(|scope| {
             let no_thread = |e| Error::new(Kind::Limit, "the system has no thread left").with_source(e);
             let watching = thread::Builder::new()

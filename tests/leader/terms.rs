@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use listwatch::metrics::Metrics;
 use listwatch::types::ConfigMap;
 use listwatch::{Action, Controller, DeleteParams, Patch, PatchParams, Request, Resource};
 use serde_json::json;
@@ -344,4 +345,19 @@ fn issue_java_operator_sdk_3383_a_stop_ends_the_work_then_gives_the_lease_up() {
     let release = asked.iter().rposition(|request| request.starts_with("PUT") && request.contains(LEASES));
     let work = asked.iter().rposition(|request| request.starts_with("PATCH"));
     assert!(work.is_some() && release > work, "{asked:?}");
+}
+
+#[test]
+fn metrics_say_who_leads() {
+    let (server, metrics) = (ApiServer::start().unwrap(), Metrics::new());
+    let client = server.client().unwrap().with_metrics(metrics.clone());
+    let lock = LeaseLock::new("default", "it", "a");
+    let leads = || metrics.snapshot().leaders.get("it").copied();
+    let ended = LeaderElector::new(&client, lock).run(&Stop::new(), |term: &Stop| {
+        assert_eq!(leads(), Some(true));
+        term.stop(); // as when it is lost
+        leads()
+    });
+    assert_eq!(ended.unwrap().into_inner().flatten(), Some(false));
+    assert!(metrics.to_prometheus_text().contains("leader_election_master_status{name=\"it\"} 0"));
 }
