@@ -33,16 +33,17 @@
 //!
 //! A signal needs `shareProcessNamespace: true` in the pod, and the user of that process or `CAP_KILL`.
 //!
-//! Not taken over: `SCRIPT` (there is no shell in the image), `RESOURCE_NAME` and the variables that turn off TLS's checks are
-//! refused, keys that end in `.url` are files as any others and nothing is downloaded, `METHOD=SLEEP` watches.
+//! Not taken over: `SCRIPT` (there is no shell in the image), `RESOURCE_NAME` and the variables that turn off TLS's checks
+//! are refused; keys that end in `.url` are files as any others and nothing is downloaded; `METHOD=SLEEP` watches; those
+//! of retries and watches (`REQ_RETRY_…`, `WATCH_…`, `ERROR_THROTTLE_SLEEP`) are not read, as neither is ever given up.
 //!
 //! # What it promises
 //!
 //! - **A file is replaced as a whole**, by renaming: a reader sees the old content or the new. Equal content is left
 //!   alone, so nothing that watches the folder wakes for it. The temporary file is `.config-sync.tmp`.
 //! - **What goes is removed**: with the object, the key, its label, or when its annotation names another folder. Folders stay.
-//! - **Two objects, one file**: the older object has it, whichever came first to us; the log says so. When it goes, the
-//!   other's content is written.
+//! - **Two objects, one file**: the older object has it, whichever came first to us (of the same second: a ConfigMap before a
+//!   Secret, then by name); the log says so. When it goes, the other's content is written.
 //! - **Nothing outside of `FOLDER` and `ALLOWED_FOLDERS`** is written or removed: `..` in an annotation or a key is refused,
 //!   and so is a folder that is a symbolic link. The log and `config_sync_refused` tell.
 //! - **A restart** finds the files that it wrote in `FOLDER/.config-sync.json`, and removes those whose objects have gone

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::client::{CM, create_all, delete, post, put};
 
 /// Longer than anything takes on a machine that is busy.
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(60);
 
 /// Builds it once; `None`, and a word about it, if there is no Go.
 fn program() -> Option<&'static Path> {
