@@ -116,7 +116,8 @@ impl Client {
     }
 
     /// The same client, which tells this recorder of its requests; and so do informers and controllers that are made of
-    /// it of what they do: see [`metrics`](crate::metrics). Each answer counts, also where a request is sent again.
+    /// it of what they do: see [`metrics`](crate::metrics). A request counts again where a refusal told when to come back, but not where it was
+    /// sent once more after a broken connection or with other credentials.
     #[must_use]
     pub fn with_metrics(&self, recorder: impl Recorder) -> Self {
         Self { recorder: Some(Arc::new(recorder)), ..self.clone() }
