@@ -300,7 +300,7 @@ fn a_terminal_error_waits_for_a_change_and_others_are_tried_again() {
     running.end().unwrap();
     assert!(told.is_empty());
     let of = metrics.snapshot().controllers.remove("sites.example.com").unwrap();
-    assert_eq!((of.errors, of.terminal_errors, of.successes), (2, 1, 3));
+    assert_eq!((of.errors, of.terminal_errors, of.back_offs, of.successes), (2, 1, 1, 2));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::informer::{Informer, InformerBuilder};
 use super::reflector::ListMode;
 use crate::client::{Api, Client, ListParams};
 use crate::error::{Error, Kind, Result};
-use crate::object::{ApiResource, Object, Resource, StaticResource};
+use crate::object::{ApiResource, FieldSelector, Object, Resource, StaticResource};
 use crate::stop::Stop;
 
 /// That of a watch by default, rounded up.
@@ -123,7 +123,7 @@ impl InformerFactory {
     pub fn only(mut self, name: &str) -> Self {
         let fields = std::mem::take(&mut self.options.fields);
         let comma = if fields.is_empty() { "" } else { "," };
-        self.options.fields = format!("{fields}{comma}metadata.name={name}");
+        self.options.fields = format!("{fields}{comma}{}", FieldSelector::of_name(name));
         self.afresh()
     }
 

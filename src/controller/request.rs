@@ -59,7 +59,7 @@ impl<K: Resource> Request<K> {
     pub fn lister_with<D: Resource>(&self, resource: &ApiResource) -> Result<Lister<D>> {
         let informer = self.caches.known::<D>(resource, self.object.namespace());
         informer.map(|informer| informer.lister()).ok_or_else(|| {
-            Error::invalid(format!("the controller has no cache of {resource}: add .owns or .watches"))
+            Error::invalid(format!("the controller has no cache of {resource} for {}: add .owns or .watches (and an object without a namespace has none of several namespaces')", self.object.key()))
         })
     }
 

@@ -141,8 +141,11 @@ impl<K: Resource> Warm<K> {
             let call = calls.begin();
             match reconcile(&request) {
                 Ok(action) => {
-                    let later = action.requeue_after().is_some();
-                    call.end(if later { Outcome::RequeueAfter } else { Outcome::Success });
+                    call.end(match action {
+                        action if action.requeue_after().is_some() => Outcome::RequeueAfter,
+                        action if action == Action::back_off() => Outcome::BackOff,
+                        _ => Outcome::Success,
+                    });
                     Verdict::Done(action)
                 }
                 Err(error) => {

@@ -221,7 +221,8 @@ struct Sending<'a> {
 
 impl Sending<'_> {
     fn run(mut self) -> Result<Response> {
-        let path = &self.request.path;
+        // A query may hold what is nobody's business.
+        let path = self.request.path.split('?').next().unwrap_or_default();
         let mut answer = self.once();
         if let (Err(e), Method::Get, false) = (&answer, self.request.method, self.alone) {
             if e.is_io() {

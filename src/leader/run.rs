@@ -102,7 +102,7 @@ impl<'a> Run<'a> {
             let no_thread = |e| Error::new(Kind::Limit, "the system has no thread left").with_source(e);
             let watching = thread::Builder::new()
                 .name("lw-term".into())
-                .spawn_scoped(scope, || watch.run())
+                .spawn_scoped(scope, || watch.run(scope))
                 .map_err(no_thread)?;
             let renewing_too = thread::Builder::new()
                 .name("lw-lease".into())
@@ -130,7 +130,9 @@ impl<'a> Run<'a> {
     /// Renews until stopped, or the term is over.
     fn renew(&mut self, renewing: &Stop) {
         while !self.clock.sleep(self.elector.timing.retry, renewing) {
-            if self.attempt(renewing).is_err() || self.election.term().is_none() {
+            // Not after the term: what is written then others would wait for.
+            let is_over = self.election.term().is_none();
+            if is_over || self.attempt(renewing).is_err() || self.election.term().is_none() {
                 renewing.stop();
             }
         }
@@ -218,7 +220,7 @@ struct Watch<'a> {
 
 impl Watch<'_> {
     /// Returns whether the term was over before the callback had returned.
-    fn run(&self) -> bool {
+    fn run<'scope>(&'scope self, scope: &'scope thread::Scope<'scope, '_>) -> bool {
         let mut last = self.clock.now();
         while let Some(until) = self.expiry.until() {
             last = until;
@@ -233,10 +235,16 @@ impl Watch<'_> {
         }
         let lost = last.min(self.clock.now());
         self.expiry.end();
-        self.term.stop();
         self.renewing.stop();
-        let (identity, name) = (&self.elector.lock.identity, self.elector.name());
-        warn!(target: "listwatch::leader", "{identity} leads no more by {name}");
+        // Hooks of the user's and the logger may block, and this thread must not.
+        let told = thread::Builder::new().name("lw-lost".into()).spawn_scoped(scope, || {
+            self.term.stop();
+            let (identity, name) = (&self.elector.lock.identity, self.elector.name());
+            warn!(target: "listwatch::leader", "{identity} leads no more by {name}");
+        });
+        if told.is_err() {
+            self.term.stop();
+        }
         self.wait_for_callback(lost);
         true
     }

@@ -33,7 +33,7 @@
 //! | `workqueue_depth`, `workqueue_unfinished_work_seconds`, `workqueue_longest_running_processor_seconds` | gauge | `name` |
 //! | `workqueue_adds_total`, `workqueue_retries_total` | counter | `name` |
 //! | `workqueue_queue_duration_seconds`, `workqueue_work_duration_seconds` | histogram | `name` |
-//! | `controller_runtime_reconcile_total` | counter | `controller`, `result` (`success`, `requeue_after`, `error`) |
+//! | `controller_runtime_reconcile_total` | counter | `controller`, `result` (`success`, `requeue`, `requeue_after`, `error`) |
 //! | `controller_runtime_reconcile_errors_total`, `controller_runtime_terminal_reconcile_errors_total`, `controller_runtime_reconcile_panics_total` | counter | `controller` |
 //! | `controller_runtime_reconcile_time_seconds` | histogram | `controller` |
 //! | `controller_runtime_active_workers`, `controller_runtime_max_concurrent_reconciles` | gauge | `controller` |
@@ -179,6 +179,8 @@ pub enum Outcome {
     Success,
     /// The same, and the object is looked at again after a time.
     RequeueAfter,
+    /// Not yet: the object is tried again after longer with each time.
+    BackOff,
     /// A failure, which is tried again.
     Error,
     /// A failure that is not tried again until the object changes.

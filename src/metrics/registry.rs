@@ -115,6 +115,8 @@ pub struct QueueMetrics {
 pub struct ControllerMetrics {
     /// Calls that succeeded.
     pub successes: u64,
+    /// Calls that returned [`Action::back_off`](crate::Action::back_off).
+    pub back_offs: u64,
     /// Calls that succeeded and asked for another.
     pub requeues: u64,
     /// Calls that failed, among them the next two.
@@ -269,6 +271,7 @@ impl ControllerMetrics {
         match outcome {
             Outcome::Success => self.successes += 1,
             Outcome::RequeueAfter => self.requeues += 1,
+            Outcome::BackOff => self.back_offs += 1,
             Outcome::Error => {}
             Outcome::TerminalError => self.terminal_errors += 1,
             Outcome::Panic => self.panics += 1,
@@ -312,6 +315,7 @@ impl Default for ControllerMetrics {
     fn default() -> Self {
         Self {
             successes: 0,
+            back_offs: 0,
             requeues: 0,
             errors: 0,
             terminal_errors: 0,
@@ -416,7 +420,12 @@ impl Snapshot {
         let mut total =
             text.counter("controller_runtime_reconcile_total", "Calls of reconcile by their result.");
         for (name, of) in &self.controllers {
-            let results = [("success", of.successes), ("requeue_after", of.requeues), ("error", of.errors)];
+            let results = [
+                ("success", of.successes),
+                ("requeue", of.back_offs),
+                ("requeue_after", of.requeues),
+                ("error", of.errors),
+            ];
             for (result, count) in results {
                 total.sample(&[("controller", name), ("result", result)], count as f64);
             }

@@ -232,6 +232,30 @@ fn issue_cilium_42920_a_callback_that_does_not_return_is_reported_and_its_lease_
     assert_eq!(holder(&server), "");
 }
 
+#[test]
+fn a_hook_of_the_term_that_blocks_does_not_hold_the_report_up() {
+    let (server, clock) = (ApiServer::start().unwrap(), Clock::manual());
+    let (overrun, overruns) = unbounded();
+    let elector = elector(&server, &clock, "a").on_overrun(move || overrun.send(()).unwrap());
+    let (begun, begins) = bounded(1);
+    let (let_go, go) = bounded::<()>(0);
+    let thread = Builder::new().spawn(move || {
+        elector.run(&Stop::new(), |term: &Stop| {
+            let held = go.clone();
+            let _hook = term.on_stop(move || assert!(held.recv_timeout(LONG).is_err()));
+            begun.send(()).unwrap();
+            let _ = go.recv_timeout(LONG);
+        })
+    });
+    begins.recv_timeout(LONG).unwrap();
+    clock.wait_for_timers(2);
+    let _fault = server.inject(Fault::new(refused()).path(LEASES));
+    clock.advance(LEASE * SECOND);
+    overruns.recv_timeout(LONG / 2).unwrap();
+    drop(let_go);
+    assert_eq!(thread.unwrap().join().unwrap().unwrap(), Ended::Lost(()));
+}
+
 /// This test is a process of its own in the next one.
 #[test]
 fn leads_and_does_not_return() {

@@ -72,6 +72,11 @@ impl FieldSelector {
         self.and(field, false, value)
     }
 
+    /// The object of this name.
+    pub(crate) fn of_name(name: &str) -> Self {
+        Self(vec![FieldRequirement { field: "metadata.name".into(), equal: true, value: name.into() }])
+    }
+
     fn and(mut self, field: &str, equal: bool, value: &str) -> Result<Self, Error> {
         if field.is_empty() || field.contains([',', '=', '!', '\\']) {
             return Err(Error::invalid(format!("field selector: {} is no field", excerpt(field))));
