@@ -195,7 +195,7 @@ fn a_lease_takes_times_to_the_microsecond() {
 #[test]
 fn generations_count_specs_and_the_beginning_of_a_deletion() {
     let Some((server, _quiet)) = server::shared() else { return };
-    define(&server);
+    define(server);
     let foos = Api::<Foo>::namespaced(&server.client(), &server.namespace("generations"));
     let mut made = foo("a", 1);
     made.metadata.finalizers = vec!["example.com/a".into(), "example.com/b".into()];
