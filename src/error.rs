@@ -164,6 +164,11 @@ impl Error {
         self
     }
 
+    /// Whether the message tells already that this was being read or written.
+    pub(crate) fn names(&self, what: &str) -> bool {
+        self.0.context.iter().any(|doing| doing.ends_with(what))
+    }
+
     /// What the API server answered, if it was the API server that refused.
     pub fn status(&self) -> Option<&Status> {
         self.0.status.as_deref()

@@ -6,6 +6,7 @@
 //! - `patches`: JSON, merge, strategic merge, apply
 //! - `deletion`: finalizers, owners, namespaces, preconditions
 //! - `custom`: definitions and their objects, subresources
+//! - `events`: those of two groups are the same
 //! - `calls`: discovery, evictions and so on through our client
 //! - `faults`: what goes wrong on purpose, as bytes; how informers come through it is in `tests/scenarios.rs`
 //! - `tls`: certificates, and faults under TLS
@@ -26,6 +27,8 @@ mod connections;
 mod custom;
 #[path = "apiserver/deletion.rs"]
 mod deletion;
+#[path = "apiserver/events.rs"]
+mod events;
 #[path = "apiserver/faults.rs"]
 mod faults;
 #[allow(dead_code)] // other suites use the rest

@@ -13,11 +13,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, unbounded};
+use listwatch::apiserver::faults::{Effect, Fault, Reply};
 use listwatch::types::{ConfigMap, Deployment};
 use listwatch::{
     Action, Api, ApiResource, ApiServer, Client, Clock, Controller, DeleteParams, Error, Handlers, Informer,
-    InformerFactory, ListMode, ListParams, Map, Object, ObjectKey, ObjectMeta, Patch, PatchParams,
-    PostParams, Request, Resource, Scope, Selector, StaticResource, Stop, resource,
+    InformerFactory, ListMode, ListParams, Map, Object, ObjectKey, ObjectMeta, PartialObjectMetadata, Patch,
+    PatchParams, PostParams, Request, Resource, Scope, Selector, StaticResource, Stop, resource,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -321,6 +322,57 @@ fn an_informer_that_cannot_sync_says_why() {
     assert!(!text.contains("configmaps") && maps.has_synced() && !things.has_synced(), "{text}");
     stop.stop();
     factory.join();
+}
+
+/// What was logged as a warning.
+static WARNED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+struct Logger;
+
+impl log::Log for Logger {
+    fn enabled(&self, of: &log::Metadata<'_>) -> bool {
+        of.level() <= log::Level::Warn
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        if self.enabled(record.metadata()) {
+            WARNED.lock().unwrap().push(record.args().to_string());
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+#[test]
+fn a_failure_in_the_log_names_once_what_was_read() {
+    fn logs<K: Resource>(server: &ApiServer, maps: Api<K>, answer: Reply, line: &str) {
+        let path = format!("/api/v1/namespaces/{}/configmaps", maps.namespace().unwrap());
+        let _fault = server.inject(Fault::new(Effect::Reply(answer)).path(path));
+        let ((failed, failures), stop) = (unbounded(), Stop::new());
+        let informer = Informer::builder(maps).on_error(move |_| failed.send(()).unwrap());
+        let informer = informer.build().unwrap();
+        informer.start(&stop).unwrap();
+        failures.recv_timeout(SOON).unwrap();
+        let warned = WARNED.lock().unwrap().clone();
+        assert!(warned.iter().any(|warned| warned.starts_with(line)), "{line}: {warned:#?}");
+        stop.stop();
+        informer.join();
+    }
+
+    log::set_logger(&Logger).unwrap();
+    log::set_max_level(log::LevelFilter::Warn);
+    let server = ApiServer::builder().clock(Clock::manual()).start().unwrap();
+    let client = server.client().unwrap();
+    let of = |namespace: &str| Api::<ConfigMap>::namespaced(&client, namespace);
+    let forbidden = || Reply::status(403, "Forbidden", "no role");
+    logs(&server, of("a"), forbidden(), "list configmaps in \"a\": no role (403 Forbidden); lists again in ");
+    let metadata = Api::<PartialObjectMetadata>::namespaced_with(&client, "b", &ConfigMap::api_resource());
+    let line = "list configmaps (metadata) in \"b\": no role (403 Forbidden); lists again in ";
+    logs(&server, metadata, forbidden(), line);
+    let empty = r#"{"apiVersion": "v1", "kind": "ConfigMapList", "metadata": {}, "items": []}"#;
+    let line =
+        "configmaps in \"c\": the list has no resourceVersion, so it cannot be watched; lists again in ";
+    logs(&server, of("c"), Reply::new(200, "application/json", empty), line);
 }
 
 /// A program may start before its network does: beside a proxy of a service mesh, on a node that boots.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::answer::{Cause, Failure, Outcome};
-use super::kinds::{CRDS, Kind, Scale, table_of};
+use super::kinds::{CRDS, Kind, Scale, id_of};
 use super::tree::{child, list, text};
 
 /// What a definition says of one version beside its names.
@@ -125,7 +125,8 @@ fn read(definition: &Value) -> Outcome<Vec<Arc<Kind>>> {
             generation: true,
             scale,
             custom: Some(custom(version)),
-            table: table_of(group, plural),
+            id: id_of(group, plural),
+            table: id_of(group, plural),
         })
     };
     Ok(served.map(kind_of).collect())

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::object::{ApiResource, Scope};
 
 use super::crd::Custom;
+use super::events::EVENTS;
 
 /// A resource in one version.
 #[derive(Debug)]
@@ -25,7 +26,9 @@ pub(super) struct Kind {
     pub(super) scale: Option<Scale>,
     /// Defined by a CustomResourceDefinition.
     pub(super) custom: Option<Custom>,
-    /// Where its objects are kept, the same for all versions: `deployments.apps`.
+    /// `pods`, `deployments.apps`.
+    pub(super) id: Arc<str>,
+    /// Where its objects are kept: the id, but of events, which two groups share.
     pub(super) table: Arc<str>,
 }
 
@@ -60,7 +63,8 @@ impl Kind {
             generation: true,
             scale: None,
             custom: None,
-            table: table_of(resource.group(), &resource.plural),
+            id: id_of(resource.group(), &resource.plural),
+            table: id_of(resource.group(), &resource.plural),
         }
     }
 
@@ -71,7 +75,7 @@ impl Kind {
 
     /// `pods`, `deployments.apps`.
     pub(super) fn id(&self) -> &str {
-        &self.table
+        &self.id
     }
 
     /// `Pod`, `Deployment.apps`.
@@ -84,8 +88,8 @@ impl Kind {
     }
 }
 
-/// The name of a table.
-pub(super) fn table_of(group: &str, plural: &str) -> Arc<str> {
+/// The id of a kind: `deployments.apps`.
+pub(super) fn id_of(group: &str, plural: &str) -> Arc<str> {
     if group.is_empty() { plural.into() } else { format!("{plural}.{group}").into() }
 }
 
@@ -156,7 +160,9 @@ pub(super) fn built_in() -> Vec<Arc<Kind>> {
             generation: flags & G != 0,
             scale: (flags & C != 0).then(Scale::built_in),
             custom: None,
-            table: table_of(group, plural),
+            id: id_of(group, plural),
+            // Both are the same events.
+            table: if kind == "Event" { EVENTS.into() } else { id_of(group, plural) },
         })
     };
     TABLE.iter().map(kind).collect()

@@ -30,7 +30,8 @@
 //!   typed clients, unless `rest.Config.ContentType` is `application/json`. A `kind: List` needs `--validate=false`.
 //! - No gzip, no HTTP/2, no exec, attach, port-forward or proxy. Logs are what a [test says](ApiServer::set_log).
 //! - A pod is deleted at once, whatever its grace period. Eviction asks no disruption budget.
-//! - `events` of the core group and of events.k8s.io are two resources.
+//! - Events of the core group and of events.k8s.io are the same, but who manages a field is noted under the name that it
+//!   was written by, and server-side apply of one group does not see the fields of the other's managers.
 //! - A watcher that went away is noticed within the [interval of bookmarks](Builder::bookmark_interval); its thread
 //!   stays until then.
 //!
@@ -42,6 +43,7 @@ mod crd;
 mod defaults;
 mod delete;
 mod discovery;
+mod events;
 pub mod faults;
 mod fields;
 mod gc;
@@ -204,8 +206,8 @@ impl ApiServer {
     /// objects; it has a status subresource and generations. Definitions of custom resources need no call: create them.
     pub fn add_resource(&self, resource: &ApiResource) {
         let kind = Kind::of(resource);
-        let table = Arc::clone(&kind.table);
-        self.server.state().set_kinds(&table, vec![Arc::new(kind)]);
+        let id = Arc::clone(&kind.id);
+        self.server.state().set_kinds(&id, vec![Arc::new(kind)]);
     }
 
     /// Sets what `kubectl logs` and [`Api::logs`](crate::Api::logs) read of the pod of this name, whichever container is

@@ -1,16 +1,19 @@
 //! Which objects a list, a watch or a deletion of many is about.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::object::{FieldRequirement, FieldSelector, LabelSelector, Selector};
 
 use super::answer::{Failure, Outcome};
+use super::events::kept_path;
 use super::http::Request;
 use super::kinds::Kind;
 use super::routes::Call;
 use super::store::Object;
-use super::tree::{at_path, plain};
+use super::tree::{at_path, plain, text};
 
 /// Which objects a request is about.
 #[derive(Debug)]
@@ -19,8 +22,7 @@ pub(super) struct Filter {
     pub(super) namespace: Option<String>,
     labels: Selector,
     fields: FieldSelector,
-    /// Whether fields that are absent are told by their defaults, as those of built-in kinds are.
-    has_defaults: bool,
+    kind: Arc<Kind>,
 }
 
 impl Filter {
@@ -36,7 +38,7 @@ impl Filter {
             fields = fields.equals("metadata.name", &call.name).map_err(bad)?;
         }
         let namespace = call.namespace().map(Into::into);
-        Ok(Self { namespace, labels, fields, has_defaults: call.kind.custom.is_none() })
+        Ok(Self { namespace, labels, fields, kind: Arc::clone(&call.kind) })
     }
 
     /// Whether there is a selector, so that how many objects remain is not known.
@@ -52,12 +54,15 @@ impl Filter {
     }
 
     fn has_field(&self, body: &Value, wanted: &FieldRequirement) -> bool {
-        let (path, default) = match &*wanted.field {
-            field if !self.has_defaults => (field, ""),
+        let field = kept_path(&self.kind, &wanted.field);
+        let (path, default) = match &*field {
+            // Those of built-in kinds are told by their defaults where they are absent.
+            field if self.kind.custom.is_some() => (field, ""),
             field @ ("spec.unschedulable" | "spec.hostNetwork") => (field, "false"),
             field @ "status.replicas" => (field, "0"),
             // Two that are not named as they are written.
             "status.successful" => ("status.succeeded", "0"),
+            "source" if text(body, "/source/component").is_empty() => ("reportingComponent", ""),
             "source" => ("source.component", ""),
             field => (field, ""),
         };

@@ -126,9 +126,9 @@ impl State {
         self.kinds.iter().find(|k| k.group == group && k.version == version && k.plural == plural).cloned()
     }
 
-    /// Any version of the kind kept in a table.
-    pub(super) fn kind_of(&self, table: &str) -> Option<Arc<Kind>> {
-        self.kinds.iter().find(|k| &*k.table == table).cloned()
+    /// Any version of a kind.
+    pub(super) fn kind_of(&self, id: &str) -> Option<Arc<Kind>> {
+        self.kinds.iter().find(|k| k.id() == id).cloned()
     }
 
     /// Takes a resource away, and ends its watches.
@@ -138,9 +138,9 @@ impl State {
         self.set_kinds(table, Vec::new());
     }
 
-    /// Replaces all versions of a table's kind by these.
-    pub(super) fn set_kinds(&mut self, table: &str, kinds: Vec<Arc<Kind>>) {
-        self.kinds.retain(|k| &*k.table != table);
+    /// Replaces all versions of a kind by these.
+    pub(super) fn set_kinds(&mut self, id: &str, kinds: Vec<Arc<Kind>>) {
+        self.kinds.retain(|k| k.id() != id);
         self.kinds.extend(kinds);
     }
 

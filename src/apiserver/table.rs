@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::object::Time;
 
 use super::crd::Column;
+use super::events::{self, EVENTS};
 use super::kinds::Kind;
 use super::tree::{list, number, plain, text};
 
@@ -47,6 +48,9 @@ pub(super) fn columns(kind: &Kind) -> Value {
             "name": name, "type": of, "format": format, "description": "", "priority": i32::from(wide)
         })
     };
+    if &*kind.table == EVENTS {
+        return events::COLUMNS.iter().map(|(name, of, wide)| column(name, of, "", *wide)).collect();
+    }
     let mut columns = vec![column("Name", "string", "name", false)];
     match custom_columns(kind) {
         Some(custom) => {
@@ -67,6 +71,9 @@ fn custom_columns(kind: &Kind) -> Option<&[Column]> {
 
 /// The cells of an object's row, as [`columns`] names them.
 pub(super) fn cells(kind: &Kind, body: &Value, now: Time) -> Value {
+    if &*kind.table == EVENTS {
+        return events::cells(body, now).into();
+    }
     let mut cells = vec![Value::from(text(body, "/metadata/name"))];
     let created = text(body, "/metadata/creationTimestamp");
     match custom_columns(kind) {
@@ -164,7 +171,7 @@ fn pod_cells(body: &Value, ip: Value, node: Value) -> Vec<Value> {
 }
 
 /// How long ago a time is, as kubectl writes it: `22s`, `3m5s`, `4h`, `2d3h`, `400d`, `3y`.
-fn age(time: &str, now: Time) -> String {
+pub(super) fn age(time: &str, now: Time) -> String {
     let Ok(then) = time.parse::<Time>() else { return "<unknown>".into() };
     let seconds = now.unix().saturating_sub(then.unix()).max(0);
     let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);

@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::object::Time;
 
 use super::answer::{Failure, Outcome};
+use super::events::shown;
 use super::http::Request;
 use super::kinds::Kind;
 use super::store::Object;
@@ -71,7 +72,7 @@ impl View {
     pub(super) fn object(self, kind: &Kind, object: &Object, now: Time) -> Vec<u8> {
         let mut out = Vec::with_capacity(1024);
         match self {
-            Self::Full => write_typed(&mut out, &kind.kind, &kind.api_version(), &object.body),
+            Self::Full => write_typed(&mut out, &kind.kind, &kind.api_version(), &shown(kind, &object.body)),
             Self::Metadata => write_metadata(&mut out, &object.body),
             Self::Table(included) => {
                 write_table(&mut out, kind, included, std::slice::from_ref(&object), &item_meta(object), now);
@@ -105,7 +106,7 @@ impl View {
             match self {
                 Self::Full if kind.custom.is_none() => {
                     out.push(b'{');
-                    write_fields(&mut out, &item.body);
+                    write_fields(&mut out, &shown(kind, &item.body));
                 }
                 Self::Full => write_typed(&mut out, &kind.kind, &api_version, &item.body),
                 _ => write_metadata(&mut out, &item.body),
@@ -236,7 +237,7 @@ fn write_table(out: &mut Vec<u8>, kind: &Kind, included: Included, items: &[&Obj
         out.extend_from_slice(b",\"object\":");
         match included {
             Included::Metadata => write_metadata(out, &item.body),
-            Included::Object => write_typed(out, &kind.kind, &kind.api_version(), &item.body),
+            Included::Object => write_typed(out, &kind.kind, &kind.api_version(), &shown(kind, &item.body)),
             Included::Nothing => out.extend_from_slice(b"null"),
         }
         out.push(b'}');

@@ -14,7 +14,7 @@ use super::routes::Call;
 use super::store::{Key, Object, State};
 use super::tree::{Tree, metadata, name_suffix, put as put_field, text, uid};
 use super::view::View;
-use super::{crd, defaults, schema};
+use super::{crd, defaults, events, schema};
 
 /// What the query of a write says.
 pub(super) struct Options {
@@ -202,6 +202,7 @@ pub(super) fn create(
     if state.get(&kind.table, &key).is_some() {
         return Err(Failure::already_exists(kind, &key.name));
     }
+    let body = events::kept(kind, body);
     if options.dry_run {
         return Ok(Arc::new(Object { key, body }));
     }
@@ -255,10 +256,12 @@ pub(super) fn update(
         let generation = old.body.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0);
         metadata(&mut new).insert("generation".into(), (generation + 1).into());
     }
-    fields::track(kind, Some(&old.body), &mut new, &options.manager, operation, &call.subresource, &now);
-    if new == old.body {
+    let before = events::shown(kind, &old.body);
+    fields::track(kind, Some(&before), &mut new, &options.manager, operation, &call.subresource, &now);
+    if new == *before {
         return Ok(Arc::clone(old));
     }
+    let new = events::kept(kind, new);
     if options.dry_run {
         return Ok(Arc::new(Object { key: old.key.clone(), body: new }));
     }

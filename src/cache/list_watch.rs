@@ -84,10 +84,6 @@ impl<K: Resource> ListWatch<K> for Api<K> {
     }
 
     fn describe(&self) -> String {
-        let what = if K::METADATA_ONLY { " (metadata)" } else { "" };
-        match self.namespace() {
-            Some(namespace) => format!("{}{what} in {namespace:?}", self.resource()),
-            None => format!("{}{what}", self.resource()),
-        }
+        self.described()
     }
 }

@@ -228,6 +228,11 @@ impl<K: Resource> Reflector<K> {
         &self.name
     }
 
+    /// An error for the log: what was read is told once.
+    pub(super) fn named(&self, e: &Error) -> String {
+        if e.names(&self.name) { e.to_string() } else { format!("{}: {e}", self.name) }
+    }
+
     /// Lists and watches on this thread until stopped, or until the sink ends it. Returns within a moment once
     /// stopped, whatever it waits for.
     pub fn run(&self, stop: &Stop, sink: &mut impl Sink<K>) {

@@ -181,7 +181,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
                     let rare = self.expired.is_none_or(|last| now >= last + LONG_ENOUGH);
                     if e.is_expired() && !self.fresh && rare {
                         self.expired = Some(now);
-                        info!(target: "listwatch::cache", "{}: lists anew: {e}", self.reflector.describe());
+                        info!(target: "listwatch::cache", "lists anew: {}", self.reflector.named(&e));
                         return true;
                     }
                     return !self.fail(&e, "lists anew");
@@ -203,12 +203,12 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
                 // A server that fails may know streams, and is asked for one again with the next list. So may one that
                 // finds a version unusable where none was asked for.
                 Err(e) if is_unusable(&e) || e.code().is_some_and(|code| code >= 500) => {
-                    info!(target: "listwatch::cache", "{}: lists in pages this time: {e}", self.reflector.describe());
+                    info!(target: "listwatch::cache", "lists in pages this time: {}", self.reflector.named(&e));
                     self.list(PAGE).map(|()| None)
                 }
                 Err(e) if is_passing(&e) => Err(e),
                 Err(e) => {
-                    info!(target: "listwatch::cache", "{}: lists in pages from now on: {e}", self.reflector.describe());
+                    info!(target: "listwatch::cache", "lists in pages from now on: {}", self.reflector.named(&e));
                     self.mode = ListMode::default();
                     self.initial()
                 }
@@ -264,7 +264,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
                 }
                 // The state that the pages are of is gone: once more, in one piece.
                 Err(e) if e.is_expired() && !params.continue_token.is_empty() && again => {
-                    debug!(target: "listwatch::cache", "{}: lists in one piece: {e}", reflector.describe());
+                    debug!(target: "listwatch::cache", "lists in one piece: {}", reflector.named(&e));
                     params = reflector.list_params();
                     (again, all, version) = (false, None, None);
                     items.clear();
@@ -583,7 +583,7 @@ impl<'a, K: Resource, S: Sink<K>> Run<'a, K, S> {
         let reflector = self.reflector;
         let now = reflector.clock.now();
         let wait = self.backoff.after_failure(now);
-        warn!(target: "listwatch::cache", "{}: {e}; {next} in {wait:.1?}", reflector.describe());
+        warn!(target: "listwatch::cache", "{}; {next} in {wait:.1?}", reflector.named(e));
         reflector.tell(e);
         self.activity(Activity::BackingOff);
         // A server that says how long is not asked before that, if it is no more than a minute.

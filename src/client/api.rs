@@ -422,9 +422,15 @@ impl<K: Resource> Api<K> {
 
     /// Says what was being done.
     pub(super) fn explain(&self, verb: &str, e: Error) -> Error {
-        match &self.collection.namespace {
-            Some(namespace) => e.context(format!("{verb} {} in {namespace:?}", self.resource())),
-            None => e.context(format!("{verb} {}", self.resource())),
+        e.context(format!("{verb} {}", self.described()))
+    }
+
+    /// What it is of: `pods in "default"`.
+    pub(crate) fn described(&self) -> String {
+        let what = if K::METADATA_ONLY { " (metadata)" } else { "" };
+        match self.namespace() {
+            Some(namespace) => format!("{}{what} in {namespace:?}", self.resource()),
+            None => format!("{}{what}", self.resource()),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use log::warn;
+use log::{debug, warn};
 
 use super::election::Election;
 use super::expiry::Expiry;
@@ -109,12 +109,17 @@ impl Board {
         posted.status.last_renewal = Some(started);
     }
 
-    /// Notes an error, and logs one a minute.
+    /// Notes an error, and logs one a minute; that another candidate was faster is nothing to warn of.
     pub(super) fn failed(&self, error: &Error, now: Instant) {
         let passed = {
             let mut posted = self.edit();
             posted.status.errors += 1;
             posted.status.last_error = Some((now, error.to_string()));
+            if posted.term.is_none() && (error.is_already_exists() || error.is_conflict()) {
+                drop(posted);
+                debug!(target: "listwatch::leader", "another one was faster: {error}");
+                return;
+            }
             posted.warned.pass(now)
         };
         match passed {

@@ -6,7 +6,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use listwatch::apiserver::ApiServer;
-use listwatch::{Clock, Stop};
+use listwatch::events::{EventRecorder, EventType};
+use listwatch::types::{ObjectReference, Pod};
+use listwatch::{Api, Clock, Stop};
 
 use crate::client::{CM, create_all, delete};
 use crate::custom::definition;
@@ -166,6 +168,37 @@ fn kubectl_watches() {
     assert_eq!(next(), "DELETED a");
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+/// The recorder writes events of events.k8s.io, kubectl asks for those of the core group.
+#[test]
+fn kubectl_shows_the_events_of_a_recorder() {
+    let server = ApiServer::start().unwrap();
+    let Some(kubectl) = Kubectl::new(&server) else { return };
+    kubectl.ok("create -f -", POD);
+    let (client, stop) = (server.client().unwrap(), Stop::new());
+    let pod = Api::<Pod>::default_namespaced(&client).get("p").unwrap();
+    let recorder = EventRecorder::start(&client, "example.com/foo", &stop).unwrap();
+    recorder.event(&ObjectReference::of(&pod), EventType::Warning, "Evicted", "Evict", "its node is full");
+    stop.stop();
+    recorder.join();
+    let line = ["Warning", "Evicted", "pod/p", "its", "node", "is", "full"];
+    for args in ["get events", "get events.events.k8s.io", "events", "events --for pod/p"] {
+        let text = kubectl.ok(args, "");
+        assert_eq!(rows(&text)[0], ["LAST", "SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"], "{args}");
+        let shown =
+            rows(&text)[1].iter().position(|word| *word == "Warning").unwrap_or_else(|| panic!("{text}"));
+        let object = if args.starts_with("events") { "Pod/p" } else { "pod/p" };
+        let mut line = line;
+        line[2] = object;
+        assert_eq!(rows(&text)[1][shown..], line, "{args}");
+    }
+    let text = kubectl.ok("describe pod p", "");
+    let last = rows(&text).pop().unwrap().join(" ");
+    assert!(
+        last.starts_with("Warning Evicted") && last.ends_with("example.com/foo its node is full"),
+        "{text}"
+    );
 }
 
 /// kubectl from 1.32 on sends what it makes itself as protobuf.

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{Mutex, Once};
 
 use listwatch::apiserver::faults::{Effect, Fault, Reply};
 use log::{Level, LevelFilter, Log, Metadata, Record};
@@ -131,10 +131,54 @@ impl Log for Logger {
     fn flush(&self) {}
 }
 
+/// How many warnings there were of a Lease. Those of before the first call are not counted.
+fn warned(lease: &str) -> usize {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        log::set_logger(&Logger).unwrap();
+        log::set_max_level(LevelFilter::Warn);
+    });
+    WARNED.lock().unwrap().iter().filter(|text| text.contains(lease)).count()
+}
+
+#[test]
+fn who_loses_the_race_for_the_lease_does_not_warn_and_who_loses_the_lease_does() {
+    assert_eq!(warned("default/race"), 0);
+    let (server, clock) = (ApiServer::start().unwrap(), Clock::manual());
+    let free = Lease { metadata: ObjectMeta::named("race"), ..Lease::default() };
+    leases(&server).create(&PostParams::default(), &free).unwrap();
+    // As two that start together see it: there was none when it looked.
+    let none = Effect::Reply(Reply::status(404, "NotFound", "not there yet"));
+    let none = server.inject(Fault::new(none).method("GET").path(LEASES));
+    let elector = LeaderElector::new(&client(&server, &clock), LeaseLock::new("default", "race", "a"));
+    let running = Running::once(&elector);
+    let tried = |text: &str| {
+        clock.wait_for_timers(1);
+        assert!(elector.status().last_error.unwrap().1.contains(text), "{:?}", elector.status());
+        assert_eq!(warned("default/race"), 0);
+    };
+    tried("already exists");
+    drop(none);
+    let changed = || Effect::Reply(Reply::status(409, "Conflict", "it was modified"));
+    let fault = server.inject(Fault::new(changed()).method("PUT").path(LEASES));
+    clock.advance(LONGEST_WAIT);
+    tried("it was modified");
+    drop(fault);
+    clock.advance(LONGEST_WAIT);
+    let term = running.term();
+    clock.wait_for_timers(2);
+    let fault = server.inject(Fault::new(changed()).method("PUT").path(LEASES));
+    clock.advance(RETRY * SECOND);
+    clock.wait_for_timers(2);
+    assert_eq!((warned("default/race"), term.is_stopped()), (1, false));
+    drop(fault);
+    running.stop.stop();
+    assert_eq!(running.end(), Ended::Stopped(Some(())));
+}
+
 #[test]
 fn issue_java_1011_who_waits_in_vain_says_why_once_a_minute() {
-    log::set_logger(&Logger).unwrap();
-    log::set_max_level(LevelFilter::Warn);
+    assert_eq!(warned("nowhere/it"), 0);
     let (server, clock) = (ApiServer::start().unwrap(), Clock::manual());
     let lock = LeaseLock::new("nowhere", "it", "a");
     let elector = LeaderElector::new(&client(&server, &clock), lock);
@@ -152,11 +196,10 @@ fn issue_java_1011_who_waits_in_vain_says_why_once_a_minute() {
         "{why}"
     );
     assert_eq!((at, status.errors, status.leading), (clock.now(), 11, false));
-    let warned = || WARNED.lock().unwrap().iter().filter(|text| text.contains("nowhere/it")).count();
-    assert_eq!(warned(), 1);
+    assert_eq!(warned("nowhere/it"), 1);
     clock.advance(60 * SECOND);
     clock.wait_for_timers(1);
-    assert_eq!(warned(), 2);
+    assert_eq!(warned("nowhere/it"), 2);
     running.stop.stop();
     assert_eq!(running.end(), Ended::Stopped(None));
 }

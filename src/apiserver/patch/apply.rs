@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::super::answer::{Cause, Failure, Outcome};
+use super::super::events::shown;
 use super::super::fields::{self, Entry, Operation, Paths, STEP, entries_of, leaves, readable};
 use super::super::http::Request;
 use super::super::routes::Call;
@@ -72,7 +73,8 @@ pub(super) fn apply(
     };
 
     let mut entries = entries_of(&old.body);
-    let live = leaves(shape, &old.body, false);
+    let before = shown(kind, &old.body);
+    let live = leaves(shape, &before, false);
     let differs = |path: &String| live.get(path) != said.get(path) && live.contains_key(path);
     let forced = request.query.is_true("force");
     let mut conflicts = Vec::new();
@@ -94,7 +96,7 @@ pub(super) fn apply(
         return Err(Failure::apply_conflict(conflicts));
     }
 
-    let mut new = old.body.clone();
+    let mut new = before.clone().into_owned();
     merge(shape, "", &mut new, &config);
     let dropped = entries.iter().find(|e| own(e)).map(|e| e.paths.clone()).unwrap_or_default();
     let kept_by_others = |path: &str| {

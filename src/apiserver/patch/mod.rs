@@ -8,6 +8,7 @@ mod strategic;
 use serde_json::Value;
 
 use super::answer::{Cause, Failure, Outcome, Response};
+use super::events::shown;
 use super::fields::Operation;
 use super::http::Request;
 use super::routes::Call;
@@ -39,7 +40,7 @@ pub(super) fn patch(call: &Call<'_>, request: &Request) -> Outcome<Response> {
         let old = state
             .get(&call.kind.table, &call.key())
             .ok_or_else(|| Failure::not_found(&call.kind, &call.name))?;
-        let patched = patched(call, media, &old.body, patch)?;
+        let patched = patched(call, media, &shown(&call.kind, &old.body), patch)?;
         (200, update(&mut state, call, &options, &old, patched, Operation::Update)?)
     };
     let now = call.server.now();
