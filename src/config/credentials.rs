@@ -21,7 +21,7 @@ use crate::stop::Stop;
 
 /// A token file is read again after this time: client-go's period of a minute less its leeway of 10 s.
 const REREAD: Duration = Duration::from_secs(50);
-/// When a token file that could not be read again is tried next.
+/// When a token file that could not be read again, or a source that failed before its time, is tried next.
 const RETRY: Duration = Duration::from_secs(10);
 
 /// Text that never shows in `Debug`.

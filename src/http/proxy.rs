@@ -264,7 +264,11 @@ fn broke(e: io::Error) -> Error {
     match e.kind() {
         io::ErrorKind::TimedOut => failed("the proxy did not answer in time"),
         io::ErrorKind::UnexpectedEof => failed("the proxy closed the connection before its answer was whole"),
-        _ => failed("the connection to the proxy broke").with_source(e),
+        // What its TLS says is to be found by those who look for another certificate.
+        _ => match e.downcast::<Error>() {
+            Ok(said) => said.context("the connection to the proxy broke"),
+            Err(e) => failed("the connection to the proxy broke").with_source(e),
+        },
     }
 }
 

@@ -288,7 +288,7 @@ mod kubeconfig {
         impl CredentialSource for Mounted {
             fn credential(&self, stop: &Stop) -> Result<Credential, Box<dyn Error + Send + Sync>> {
                 let now = Config::from_kubeconfig(&self.0)?.current_credential(stop)?;
-                Ok(now.with_expiry(SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 40)))
+                Ok(now.with_refresh(SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 40)))
             }
         }
 

@@ -135,14 +135,15 @@ mod tls {
     use std::time::Duration;
 
     use crossbeam_channel::bounded;
-    use listwatch::PostParams;
-    use listwatch::config::{Pem, TlsOptions};
+    use listwatch::config::{ClientCertificate, Pem, TlsOptions};
+    use listwatch::{Clock, PostParams};
     use rustls::pki_types::pem::PemObject;
     use rustls::pki_types::{CertificateDer, PrivateKeyDer};
     use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
     use super::super::SOON;
     use super::super::server::Stream;
+    use super::super::tls::{Clients, Secured, with_key};
     use super::*;
 
     fn file(name: &str) -> PathBuf {
@@ -169,9 +170,12 @@ mod tls {
         Server::start_with("127.0.0.1:0", move |tcp| Some(wrap(Box::new(tcp))), script)
     }
 
+    fn trusting_ca() -> TlsOptions {
+        TlsOptions { ca: Some(Pem::File(file("ca.pem"))), ..TlsOptions::default() }
+    }
+
     fn trusting(config: Config) -> Config {
-        let tls = TlsOptions { ca: Some(Pem::File(file("ca.pem"))), ..TlsOptions::default() };
-        config.with_tls(tls)
+        config.with_tls(trusting_ca())
     }
 
     const SERVER: &str = "https://api.example:6443";
@@ -259,6 +263,48 @@ mod tls {
         let text = error.to_string();
         assert!(text.contains("the proxy: TLS with 127.0.0.1"), "{text}");
         assert!(server.seen.is_empty(), "the password was sent");
+    }
+
+    /// In TLS 1.3 the refusal comes where the answer to CONNECT should.
+    #[test]
+    fn a_proxy_that_refuses_our_certificate_is_named_and_the_files_are_looked_at_at_once() {
+        let inner = secured("server");
+        let server =
+            Secured::new("server", Clients::Of("other-ca.pem")).start("127.0.0.1:0", move |mut c| {
+                tunnel(&mut c);
+                c.within(&inner).serve(answer);
+            });
+        let dir = std::env::temp_dir().join(format!("listwatch-proxy-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let set = |name: &str| {
+            std::fs::copy(file(&format!("{name}.pem")), dir.join("crt")).unwrap();
+            std::fs::copy(file(&format!("{name}.key.pem")), dir.join("key")).unwrap();
+        };
+        set("ec-sec1");
+        let pem = |name| Pem::File(dir.join(name));
+        let pair = ClientCertificate { certificate: pem("crt"), key: pem("key") };
+        let tls = TlsOptions { client_certificate: Some(pair), ..trusting_ca() };
+        let config = through(&proxy("https", "", &server), SERVER).with_clock(Clock::manual());
+        let api = config_maps(&Client::new(config.with_tls(tls)).unwrap());
+        let error = api.get("a").unwrap_err();
+        assert!(error.is_connect(), "{error:?}");
+        let words = "TLS with the proxy: it refused our client certificate";
+        assert!(error.to_string().contains(words), "{error}");
+        set("other-client");
+        api.get("a").unwrap();
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    /// The proxy is shown our certificate, but the server, which is spoken to in the clear, is not.
+    #[test]
+    fn a_certificate_that_has_expired_is_not_why_a_server_without_tls_says_unauthorized() {
+        let server = Secured::new("server", Clients::Named).start("127.0.0.1:0", |c| {
+            c.serve(|c, _| c.json(401, "{}"));
+        });
+        let config = through(&proxy("https", "", &server), "http://api.example:8080");
+        let error = get(config.with_tls(with_key("expired")));
+        assert_eq!(error.code(), Some(401));
+        assert!(!error.to_string().contains("expired"), "{error}");
     }
 
     #[test]

@@ -11,9 +11,10 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{
-    DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, ServerConnection, SignatureScheme,
-    StreamOwned, SupportedProtocolVersion,
+    DigitallySignedStruct, DistinguishedName, HandshakeKind, RootCertStore, ServerConfig, ServerConnection,
+    SignatureScheme, StreamOwned, SupportedProtocolVersion,
 };
 
 use super::server::{Connection, Seen, Server, Stream};
@@ -49,6 +50,7 @@ pub(super) enum Clients {
 #[derive(Debug)]
 pub(super) struct Handshake {
     pub(super) name: Option<String>,
+    kind: Option<HandshakeKind>,
     pub(super) certificates: Vec<CertificateDer<'static>>,
 }
 
@@ -61,7 +63,17 @@ pub(super) struct Secured {
 
 impl Secured {
     pub(super) fn new(certificate: &str, clients: Clients) -> Self {
-        let config = Mutex::new(server_config(certificate, clients, rustls::ALL_VERSIONS));
+        Self::showing(chain(certificate), certificate, clients, rustls::ALL_VERSIONS)
+    }
+
+    /// With any certificates, though the key may be another's.
+    fn showing(
+        chain: Vec<CertificateDer<'static>>,
+        key: &str,
+        clients: Clients,
+        versions: &[&'static SupportedProtocolVersion],
+    ) -> Self {
+        let config = Mutex::new(server_config(chain, key, clients, versions));
         Self { config: config.into(), handshakes: Arc::default() }
     }
 
@@ -71,7 +83,7 @@ impl Secured {
         clients: Clients,
         versions: &[&'static SupportedProtocolVersion],
     ) {
-        *self.config.lock().unwrap() = server_config(certificate, clients, versions);
+        *self.config.lock().unwrap() = server_config(chain(certificate), certificate, clients, versions);
     }
 
     pub(super) fn start(&self, address: &str, script: impl Fn(Connection) + Send + Sync + 'static) -> Server {
@@ -85,6 +97,7 @@ impl Secured {
             let certificates = connection.peer_certificates().unwrap_or_default();
             handshakes.lock().unwrap().push(Handshake {
                 name: connection.server_name().map(Into::into),
+                kind: connection.handshake_kind(),
                 certificates: certificates.iter().map(|der| der.clone().into_owned()).collect(),
             });
             Some(Box::new(StreamOwned::new(connection, tcp)))
@@ -93,8 +106,15 @@ impl Secured {
     }
 }
 
+/// A certificate and those of its issuers, as they are in its file.
+fn chain(certificate: &str) -> Vec<CertificateDer<'static>> {
+    let file = file(&format!("{certificate}.pem"));
+    CertificateDer::pem_file_iter(file).unwrap().collect::<Result<_, _>>().unwrap()
+}
+
 fn server_config(
-    certificate: &str,
+    chain: Vec<CertificateDer<'static>>,
+    key: &str,
     clients: Clients,
     versions: &[&'static SupportedProtocolVersion],
 ) -> Arc<ServerConfig> {
@@ -106,14 +126,14 @@ fn server_config(
         Clients::Of(authority) => {
             let mut roots = RootCertStore::empty();
             roots.add(der(authority)).unwrap();
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone());
             builder.with_client_cert_verifier(verifier.build().unwrap())
         }
         Clients::Named => builder.with_client_cert_verifier(Arc::new(Named)),
     };
-    let key = PrivateKeyDer::from_pem_file(file(&format!("{certificate}.key.pem"))).unwrap();
-    let chain = vec![der(&format!("{certificate}.pem"))];
-    Arc::new(builder.with_single_cert(chain, key).unwrap())
+    let key = PrivateKeyDer::from_pem_file(file(&format!("{key}.key.pem"))).unwrap();
+    let key = provider.key_provider.load_private_key(key).unwrap();
+    Arc::new(builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(CertifiedKey::new(chain, key)))))
 }
 
 /// Looks at certificates as little as it can: rustls's own verifier takes none of version 1.
@@ -434,6 +454,35 @@ fn a_server_of_another_authority_is_refused() {
     assert!(server.seen.is_empty());
 }
 
+/// Anybody has the certificate of a server, who only has to ask for it.
+#[test]
+fn a_server_without_the_key_of_its_certificate_is_refused() {
+    for version in rustls::ALL_VERSIONS {
+        let secured = Secured::showing(chain("server"), "ec-sec1", Clients::All, &[version]);
+        let server = secured.start("127.0.0.1:0", answer);
+        let anybody = TlsOptions { insecure_skip_verify: true, ..TlsOptions::default() };
+        for tls in [trusting("ca.pem"), anybody] {
+            let error = get(&url("127.0.0.1", &server), tls).unwrap_err();
+            assert!(error.is_connect(), "{version:?}: {error:?}");
+        }
+        assert!(server.seen.is_empty());
+    }
+}
+
+#[test]
+fn a_server_of_an_authority_in_between_sends_that_ones_certificate() {
+    let both = chain("server-chain");
+    assert_eq!(both.len(), 2);
+    let showing = |chain: &[CertificateDer<'static>]| {
+        let secured = Secured::showing(chain.to_vec(), "server-chain", Clients::All, rustls::ALL_VERSIONS);
+        let server = secured.start("127.0.0.1:0", answer);
+        get(&url("127.0.0.1", &server), trusting("self-signed-ca.pem"))
+    };
+    showing(&both).unwrap();
+    let error = showing(&both[..1]).unwrap_err();
+    assert!(error.is_connect() && error.to_string().contains("no authority that we trust"), "{error}");
+}
+
 #[test]
 fn a_server_is_known_by_address_or_name() {
     let server = answering("127.0.0.1:0", false);
@@ -534,6 +583,21 @@ fn connections_are_used_again_and_watches_have_their_own() {
     assert_eq!(api.watch(&WatchParams::default(), &Stop::new()).unwrap().count(), 1);
     api.get("a").unwrap();
     assert_eq!(server.accepted(), 2);
+}
+
+/// A session that is taken up again would skip the certificates, which may have been replaced.
+#[test]
+fn each_connection_has_a_handshake_of_its_own() {
+    for version in rustls::ALL_VERSIONS {
+        let secured = Secured::showing(chain("server"), "server", Clients::All, &[version]);
+        let server = secured.start("127.0.0.1:0", answer);
+        let config = config(&url("localhost", &server)).with_tls(trusting("ca.pem"));
+        let api = config_maps(&Client::new(config).unwrap());
+        api.get("a").unwrap();
+        assert_eq!(api.watch(&WatchParams::default(), &Stop::new()).unwrap().count(), 1);
+        let kinds: Vec<_> = secured.handshakes.lock().unwrap().iter().map(|seen| seen.kind).collect();
+        assert_eq!(kinds, [Some(HandshakeKind::Full); 2]);
+    }
 }
 
 #[test]

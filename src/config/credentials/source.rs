@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use log::{debug, warn};
 
-use super::{Identity, Secret, bearer};
+use super::{Identity, RETRY, Secret, bearer};
 use crate::clock::Clock;
 use crate::config::{ClientCertificate, Config, Pem};
 use crate::error::{Error, Result};
@@ -42,8 +42,8 @@ use crate::sync::{Mutex, MutexGuard, select, thread};
 /// # A kubeconfig that is replaced
 ///
 /// Files that a kubeconfig names are read again, and its exec plugin is run again; the kubeconfig itself is read once.
-/// Where it is a mounted secret whose user changes, a source reads it anew, as often as its expiry says and after each
-/// answer of 401:
+/// Where it is a mounted secret whose user changes, a source reads it anew, every ten minutes here and after each answer
+/// of 401 (with that an exec plugin in it is run again, too):
 ///
 /// ```
 /// # #[cfg(feature = "kubeconfig")] mod example {
@@ -56,7 +56,7 @@ use crate::sync::{Mutex, MutexGuard, select, thread};
 /// impl CredentialSource for Mounted {
 ///     fn credential(&self, stop: &Stop) -> Result<Credential, Box<dyn Error + Send + Sync>> {
 ///         let now = Config::from_kubeconfig(&self.0)?.current_credential(stop)?;
-///         Ok(now.with_expiry(SystemTime::now() + Duration::from_secs(60)))
+///         Ok(now.with_refresh(SystemTime::now() + Duration::from_secs(600)))
 ///     }
 /// }
 ///
@@ -72,9 +72,9 @@ pub trait CredentialSource: Send + Sync + 'static {
     /// Gets a credential. May block: it is called on a thread of its own, `lw-credential`, and never by two threads at
     /// a time; all requests that need the credential wait for the one call, each within its own limit of time.
     ///
-    /// What it gives is used until it [expires](Credential::with_expiry), or until the server answers 401, after which
-    /// it is called once more. After an error it is called again by the next request; until then what it gave before is
-    /// used on, if that has not expired.
+    /// What it gives is used until it [expires](Credential::with_expiry) or is [due](Credential::with_refresh), or until
+    /// the server answers 401, after which it is called once more. After an error what it gave before is used on, if that
+    /// has not expired; else it is called again by the next request.
     ///
     /// `stop` is stopped when no request waits any more. Then the call should return soon, whatever it returns: until
     /// it has, it is not called again.
@@ -90,6 +90,7 @@ pub struct Credential {
     authorization: Option<Secret>,
     certificate: Option<ClientCertificate>,
     expires: Option<SystemTime>,
+    due: Option<SystemTime>,
 }
 
 impl Credential {
@@ -98,13 +99,13 @@ impl Credential {
     /// # Errors
     /// It is empty, or holds a character that a header cannot carry.
     pub fn token(token: &str) -> Result<Self> {
-        Ok(Self { authorization: Some(bearer(token)?), certificate: None, expires: None })
+        Ok(Self { authorization: Some(bearer(token)?), certificate: None, expires: None, due: None })
     }
 
     /// A client certificate, which is shown in place of that of [`TlsOptions`](crate::config::TlsOptions).
     #[must_use]
     pub fn certificate(certificate: ClientCertificate) -> Self {
-        Self { authorization: None, certificate: Some(certificate), expires: None }
+        Self { authorization: None, certificate: Some(certificate), expires: None, due: None }
     }
 
     /// Adds a client certificate to a token.
@@ -114,11 +115,18 @@ impl Credential {
         self
     }
 
-    /// Until when it is used, by the time of day; without, until the server answers 401. A source that is to be asked
-    /// in time names a time before the token's own.
+    /// Until when it is used, by the time of day; without, until the server answers 401.
     #[must_use]
     pub fn with_expiry(mut self, expires: impl Into<SystemTime>) -> Self {
         self.expires = Some(expires.into());
+        self
+    }
+
+    /// From when on another is asked for, by the time of day; without, when it expires. While there is none, which is
+    /// tried every 10 s, this one is used until it expires.
+    #[must_use]
+    pub fn with_refresh(mut self, due: impl Into<SystemTime>) -> Self {
+        self.due = Some(due.into());
         self
     }
 
@@ -145,12 +153,13 @@ impl Config {
         let until = self.clock().deadline(self.timeout());
         let identity = self.credentials().identity(self.clock(), until, stop)?;
         let configured = || self.tls().client_certificate.clone();
-        let certificate = identity.certificate.map(|certificate| (*certificate).clone()).or_else(configured);
+        let certificate = identity.certificate.as_deref().cloned().or_else(configured);
         let read = |ClientCertificate { certificate, key }| -> Result<ClientCertificate> {
             Ok(ClientCertificate { certificate: Pem::Data(certificate.read()?), key: Pem::Data(key.read()?) })
         };
         let certificate = certificate.map(read).transpose()?;
-        Ok(Credential { authorization: identity.authorization, certificate, expires: identity.expires })
+        let Identity { authorization, expires, .. } = identity;
+        Ok(Credential { authorization, certificate, expires, due: None })
     }
 }
 
@@ -177,6 +186,8 @@ pub(super) struct Renewed {
 #[derive(Default)]
 struct State {
     last: Option<Identity>,
+    /// From when on there should be another than `last`.
+    due: Option<SystemTime>,
     /// The server did not accept `last`.
     refused: bool,
     /// While the source is asked.
@@ -197,6 +208,12 @@ struct Run {
 impl State {
     fn good(&self, clock: &Clock) -> Option<&Identity> {
         self.last.as_ref().filter(|last| last.expires.is_none_or(|expires| clock.wall() < expires))
+    }
+
+    /// Not to be asked for anew, either.
+    fn fresh(&self, clock: &Clock) -> Option<&Identity> {
+        let is_due = self.due.is_some_and(|due| due <= clock.wall());
+        self.good(clock).filter(|_| !self.refused && !is_due)
     }
 }
 
@@ -239,6 +256,9 @@ impl Renewed {
             },
         };
         state.refused &= outcome.is_err();
+        if failed.is_some() {
+            state.due = state.due.map(|due| due.max(clock.wall() + RETRY));
+        }
         let _ = run.outcome.set(outcome); // there is one end only
         drop(state);
         if let Some(why) = failed {
@@ -256,9 +276,8 @@ impl Source for Renewed {
         loop {
             let run = {
                 let mut state = self.lock();
-                match state.good(clock) {
-                    Some(good) if !state.refused => return Ok(good.clone()),
-                    _ => {}
+                if let Some(fresh) = state.fresh(clock) {
+                    return Ok(fresh.clone());
                 }
                 let (run, over) = match state.run.clone() {
                     Some(run) => (run, None),
@@ -310,8 +329,9 @@ impl Source for Renewed {
 }
 
 impl State {
-    fn identity(&self, credential: Credential) -> Identity {
-        let Credential { authorization, certificate, expires } = credential;
+    fn identity(&mut self, credential: Credential) -> Identity {
+        let Credential { authorization, certificate, expires, due } = credential;
+        self.due = due;
         // Connections are kept for as long as the certificate is the same.
         let last = self.last.as_ref().and_then(|last| last.certificate.clone());
         let certificate = certificate.map(|new| match last {
@@ -495,6 +515,32 @@ mod tests {
         assert_eq!(setup.sent(2), "Bearer two");
         setup.clock.advance(MINUTE * 60 * 24 * 365);
         assert_eq!(setup.sent(0), "Bearer two");
+    }
+
+    #[test]
+    fn one_that_is_due_is_used_on_while_there_is_no_other_until_it_expires() {
+        let setup = Setup::new();
+        let (start, second) = (setup.clock.wall(), Duration::from_secs(1));
+        setup.answer(Ok(token("one").with_refresh(start + MINUTE).with_expiry(start + MINUTE * 60)));
+        assert_eq!(setup.sent(1), "Bearer one");
+        setup.clock.advance(MINUTE - second);
+        assert_eq!(setup.sent(0), "Bearer one");
+        setup.clock.advance(second);
+        for _ in 0..3 {
+            setup.answer(Err("the file is half written"));
+            assert_eq!(setup.sent(1), "Bearer one");
+            setup.clock.advance(RETRY - second);
+            assert_eq!(setup.sent(0), "Bearer one");
+            setup.clock.advance(second);
+        }
+        setup.answer(Ok(token("two")
+            .with_refresh(setup.clock.wall() + MINUTE * 2)
+            .with_expiry(setup.clock.wall() + MINUTE)));
+        assert_eq!(setup.sent(1), "Bearer two");
+        assert_eq!(setup.sent(0), "Bearer two");
+        setup.clock.advance(MINUTE);
+        setup.answer(Err("no"));
+        assert!(setup.get(MINUTE, &Stop::new()).unwrap_err().is_config());
     }
 
     #[test]

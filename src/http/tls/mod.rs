@@ -47,6 +47,8 @@ pub(super) struct Tls(Option<Secure>);
 struct Secure {
     config: Arc<ClientConfig>,
     server_name: Option<Arc<str>>,
+    /// Who is at the other end, in words.
+    peer: &'static str,
     /// Whom to trust; `None` is everybody.
     roots: Option<Arc<RootCertStore>>,
     /// The same in words.
@@ -80,7 +82,8 @@ impl Tls {
         let (roots, trusted) = (roots.map(Arc::new), trusted.into());
         let server_name = options.server_name.as_deref().map(Arc::from);
         let none = client_config(roots.as_ref(), None)?;
-        let mut secure = Secure { config: none, server_name, roots, trusted, client: None, seen };
+        let mut secure =
+            Secure { config: none, server_name, peer: "the server", roots, trusted, client: None, seen };
         secure.present(config, options.client_certificate.as_ref())?;
         Ok(Self(Some(secure)))
     }
@@ -99,9 +102,10 @@ impl Tls {
                 || pair.is_some_and(|pair| is_file(&pair.certificate) || is_file(&pair.key)))
     }
 
-    /// The client certificate in words, if its time is over.
+    /// The client certificate in words, if its time is over and the server, not only a proxy, is shown it.
     pub(super) fn expired_certificate(&self, config: &Config) -> Option<String> {
-        self.0.as_ref()?.client.as_ref()?.expired(config.clock().wall().into())
+        let secure = self.0.as_ref().filter(|_| config.server().starts_with("https:"))?;
+        secure.client.as_ref()?.expired(config.clock().wall().into())
     }
 
     /// Reads the files again, and takes what has changed since they were last read; of what cannot be used the last that
@@ -112,7 +116,7 @@ impl Tls {
 
     /// The same for another than the server: a proxy in front of it, which has a name of its own.
     pub(super) fn without_name(&self) -> Self {
-        Self(self.0.clone().map(|secure| Secure { server_name: None, ..secure }))
+        Self(self.0.clone().map(|secure| Secure { server_name: None, peer: "the proxy", ..secure }))
     }
 
     /// Does the handshake, within the deadline of `wire`.
@@ -137,7 +141,12 @@ impl Tls {
             let done = connection.complete_io(wire);
             done.map_err(|e| failed(last_words(&mut connection, wire, &e).unwrap_or(e)))?;
         }
-        Ok(Session { connection: Box::new(connection), client: secure.client.clone(), is_heard: false })
+        Ok(Session {
+            connection: Box::new(connection),
+            client: secure.client.clone(),
+            peer: secure.peer,
+            is_heard: false,
+        })
     }
 }
 
@@ -255,6 +264,7 @@ impl fmt::Debug for Tls {
 pub(super) struct Session {
     connection: Box<ClientConnection>,
     client: Option<Arc<Client>>,
+    peer: &'static str,
     /// Whether the server has sent anything since the handshake. In TLS 1.3 ours is over before the server has seen our
     /// certificate: an alert about it is the first that we hear then, and the request behind it was never read.
     is_heard: bool,
@@ -280,10 +290,8 @@ impl Session {
     fn refused(&self, e: io::Error) -> io::Error {
         match words::of_rustls(&e) {
             Some(rustls::Error::AlertReceived(alert)) if !self.is_heard && words::is_about_us(*alert) => {
-                let why = words::why(&e, "", self.client.as_deref());
-                io::Error::other(
-                    Error::new(Kind::Connect, format!("TLS with the server{why}")).with_source(e),
-                )
+                let (peer, why) = (self.peer, words::why(&e, "", self.client.as_deref()));
+                io::Error::other(Error::new(Kind::Connect, format!("TLS with {peer}{why}")).with_source(e))
             }
             _ => e,
         }

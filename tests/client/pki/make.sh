@@ -59,6 +59,16 @@ openssl req -x509 -new -key self-signed.key.pem -subj "/CN=self-signed" -days 36
 openssl req -x509 -new -key self-signed-ca.key.pem -subj "/CN=self-signed-ca" -days 36500 -out self-signed-ca.pem \
     -addext subjectAltName=DNS:localhost,IP:127.0.0.1
 
+# A server of an authority in between, below the one whose key is kept here.
+for name in server-between server-chain; do
+    ec P-256 >$name.key.pem
+done
+sign server-between self-signed-ca "basicConstraints=critical,CA:TRUE
+keyUsage=keyCertSign,cRLSign"
+sign server-chain server-between "$server"
+cat server-between.pem >>server-chain.pem
+rm server-between.key.pem server-between.pem
+
 # Clients: one for each kind of key and each way to write it down.
 client="extendedKeyUsage=clientAuth
 basicConstraints=CA:FALSE"
