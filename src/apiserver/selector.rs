@@ -101,9 +101,18 @@ fn selectable(kind: &Kind) -> &'static [&'static str] {
             "source",
             "type",
         ],
-        "events.events.k8s.io" => {
-            &["regarding.kind", "regarding.name", "regarding.namespace", "regarding.uid", "reason", "type"]
-        }
+        "events.events.k8s.io" => &[
+            "regarding.kind",
+            "regarding.namespace",
+            "regarding.name",
+            "regarding.uid",
+            "regarding.apiVersion",
+            "regarding.resourceVersion",
+            "regarding.fieldPath",
+            "reason",
+            "reportingController",
+            "type",
+        ],
         "secrets" => &["type"],
         "namespaces" => &["status.phase"],
         "nodes" => &["spec.unschedulable"],

@@ -91,7 +91,11 @@ fn an_event_of_one_group_is_one_of_the_other() {
             let params = ListParams::default().fields(fields);
             assert_eq!(cores.list(&params).unwrap().items.len(), matches, "{fields}");
         }
-        for (fields, matches) in [("regarding.name=web-0", 1), ("regarding.kind!=Pod", 0)] {
+        for (fields, matches) in [
+            ("regarding.name=web-0", 1),
+            ("regarding.kind!=Pod", 0),
+            ("reportingController=example.com/foo", 1),
+        ] {
             let params = ListParams::default().fields(fields);
             assert_eq!(news.list(&params).unwrap().items.len(), matches, "{fields}");
         }
