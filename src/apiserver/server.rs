@@ -257,6 +257,8 @@ pub(super) struct Listener {
 
 struct Accepting {
     thread: JoinHandle<()>,
+    /// The socket that it accepts from.
+    socket: Socket,
     /// Ends the thread.
     stop: Stop,
     /// Ends its connections.
@@ -265,8 +267,10 @@ struct Accepting {
 
 impl Listener {
     pub(super) fn start(server: &Arc<Server>) -> Result<Self> {
-        let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, server.options.port))
-            .map_err(|e| failed(&format!("listen on 127.0.0.1:{}", server.options.port), e))?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, server.options.port));
+        let socket = bound(address, false)
+            .and_then(|socket| socket.listen(BACKLOG).map(|()| TcpListener::from(socket)));
+        let socket = socket.map_err(|e| failed(&format!("listen on {address}"), e))?;
         let address = socket.local_addr().map_err(|e| failed("read its address", e))?;
         let accepting = Accepting::start(server, socket).map_err(|e| failed("start a thread", e))?;
         Ok(Self { address, accepting: Some(accepting), reserved: None })
@@ -284,14 +288,11 @@ impl Listener {
     /// The same, with the port kept, for [`resume`](Self::resume).
     pub(super) fn pause(&mut self, server: &Server) -> Result<()> {
         let Some(accepting) = self.accepting.take() else { return Ok(()) };
+        // Before the port is free, or somebody else may take it in between; but only Linux lets two have it.
+        let beside = accepting.beside(self.address).ok();
         accepting.end(self.address, server);
-        let reserve = || {
-            let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-            #[cfg(unix)] // elsewhere it would let others take the port
-            socket.set_reuse_address(true)?; // connections that have ended linger
-            socket.bind(&self.address.into()).map(|()| socket)
-        };
-        self.reserved = Some(reserve().map_err(|e| failed(&format!("keep {}", self.address), e))?);
+        let reserved = beside.map_or_else(|| bound(self.address, false), Ok);
+        self.reserved = Some(reserved.map_err(|e| failed(&format!("keep {}", self.address), e))?);
         Ok(())
     }
 
@@ -303,12 +304,25 @@ impl Listener {
     }
 }
 
+/// A socket that has the address; on Linux, if so wanted, beside another one of ours that allows it.
+fn bound(address: SocketAddr, beside: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    #[cfg(unix)] // elsewhere it would let others take the port
+    socket.set_reuse_address(true)?; // connections that have ended linger
+    #[cfg(target_os = "linux")]
+    socket.set_reuse_port(beside)?;
+    #[cfg(not(target_os = "linux"))]
+    let _ = beside;
+    socket.bind(&address.into()).map(|()| socket)
+}
+
 fn failed(what: &str, e: io::Error) -> Error {
     Error::config(format!("embedded API server: {what}")).with_source(e)
 }
 
 impl Accepting {
     fn start(server: &Arc<Server>, socket: TcpListener) -> io::Result<Self> {
+        let kept = socket.try_clone()?.into();
         let (stop, connections) = (server.stop.child(), server.stop.child());
         let (server, stopped, theirs) = (Arc::clone(server), stop.clone(), connections.clone());
         let run = move || {
@@ -323,7 +337,14 @@ impl Accepting {
             }
         };
         let thread = Builder::new().name("apiserver-listener".into()).stack_size(STACK).spawn(run)?;
-        Ok(Self { thread, stop, connections })
+        Ok(Self { thread, socket: kept, stop, connections })
+    }
+
+    /// Another socket with the same port, on which nobody listens.
+    fn beside(&self, address: SocketAddr) -> io::Result<Socket> {
+        #[cfg(target_os = "linux")]
+        self.socket.set_reuse_port(true)?;
+        bound(address, true)
     }
 
     /// Cuts all connections, and returns when all threads have ended.
@@ -334,6 +355,7 @@ impl Accepting {
         if woken.is_ok() {
             let _ = self.thread.join(); // a panic was reported by its thread
         }
+        drop(self.socket);
         let connections = std::mem::take(&mut *lock(&server.connections));
         // Cut before they are told, or watches would end as they should.
         for stream in connections.iter().filter_map(|(stream, _)| stream.upgrade()) {

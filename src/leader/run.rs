@@ -21,6 +21,9 @@ use crate::sync::select;
 /// Waits between tries to acquire are longer by up to so many times their length, as client-go's `JitterFactor` says.
 const JITTER: f64 = 1.2;
 
+/// So often it is tried to give the Lease up: it runs out by itself.
+const MOST_RELEASES: usize = 3;
+
 /// One run. While it lives no other run of the elector begins.
 pub(super) struct Run<'a> {
     elector: &'a LeaderElector,
@@ -160,8 +163,12 @@ impl<'a> Run<'a> {
             return;
         }
         let until = self.clock.deadline(self.elector.timing.retry);
-        let mut next = self.election.release(None, self.wall());
+        let (mut next, mut tries) = (self.election.release(None, self.wall()), 0);
         while let Some(request) = next {
+            tries += usize::from(matches!(request, Request::Write(_)));
+            if tries > MOST_RELEASES {
+                return;
+            }
             let left = until.saturating_duration_since(self.clock.now());
             if left.is_zero() {
                 return;

@@ -1,5 +1,5 @@
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use listwatch::Clock;
@@ -428,6 +428,19 @@ fn a_restored_server_knows_nothing_of_what_came_after() {
     // The snapshot is as it was.
     server.restore(&before);
     assert_eq!(names(&get(&server, CM).json()), ["a"]);
+}
+
+#[test]
+fn a_port_has_one_server_also_after_a_pause() {
+    let mut server = ApiServer::start().unwrap();
+    let port = server.url().rsplit(':').next().unwrap().parse().unwrap();
+    let is_taken = || {
+        ApiServer::builder().port(port).start().is_err() && TcpListener::bind(("127.0.0.1", port)).is_err()
+    };
+    assert!(is_taken());
+    server.pause().unwrap();
+    server.resume().unwrap();
+    assert!(is_taken());
 }
 
 #[test]
