@@ -455,6 +455,17 @@ fn a_server_of_another_authority_is_refused() {
     assert!(server.seen.is_empty());
 }
 
+#[test]
+fn a_server_of_an_authority_on_p521_needs_another_provider() {
+    let server = Secured::new("of-p521", Clients::All).start("127.0.0.1:0", answer);
+    let done = get(&url("127.0.0.1", &server), trusting("p521-ca.pem"));
+    if cfg!(feature = "aws-lc-rs") {
+        return done.unwrap();
+    }
+    let error = done.unwrap_err();
+    assert!(error.is_connect() && error.to_string().contains("the feature `aws-lc-rs`"), "{error}");
+}
+
 /// Or whoever has the key of one server could be all of them.
 #[test]
 fn a_leaf_among_the_authorities_vouches_for_nobody() {
