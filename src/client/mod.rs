@@ -50,11 +50,11 @@ const LARGEST_REFUSAL: usize = 1 << 20;
 /// A call blocks its thread for at most [`timeout`](Config::timeout), 30 s by default, its answer read to the end;
 /// lists and watches, which may be long, have limits of silence instead. Within that time a request is sent again, up
 /// to ten times, where the server refuses it for now and says for how long (429, or 5xx with `Retry-After`, or seconds in
-/// the body, which go before the header), and once
-/// where the connection of a GET broke before any answer, or where certificates or credentials are read or asked for anew
-/// after a 401 or a handshake that a certificate failed. A client made by [`with_stop`](Self::with_stop) ends all its calls within a moment once stopped.
+/// the body, which go before the header), and once where the connection of a GET broke before any answer, or where
+/// certificates or credentials are read or asked for anew after a 401 or a handshake that a certificate failed. A client
+/// made by [`with_stop`](Self::with_stop) ends all its calls within a moment once stopped.
 ///
-/// A redirect is not followed, but an error with the status of the answer.
+/// A redirect is not followed: it is an error that says where to.
 ///
 /// What the server warns of (deprecated APIs, unknown fields) is logged once for each text, at level `warn`, or told to a
 /// [hook](Self::with_warnings).
