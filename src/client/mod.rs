@@ -49,9 +49,12 @@ const LARGEST_REFUSAL: usize = 1 << 20;
 ///
 /// A call blocks its thread for at most [`timeout`](Config::timeout), 30 s by default, its answer read to the end;
 /// lists and watches, which may be long, have limits of silence instead. Within that time a request is sent again, up
-/// to ten times, where the server refuses it for now and says for how long (429, or 5xx with `Retry-After`), and once
-/// where the connection of a GET broke before any answer, or where certificates or credentials are read or asked for anew
-/// after a 401 or a handshake that a certificate failed. A client made by [`with_stop`](Self::with_stop) ends all its calls within a moment once stopped.
+/// to ten times, where the server refuses it for now and says for how long (429, or 5xx with `Retry-After`, or seconds in
+/// the body, which go before the header), and once where the connection of a GET broke before any answer, or where
+/// certificates or credentials are read or asked for anew after a 401 or a handshake that a certificate failed. A client
+/// made by [`with_stop`](Self::with_stop) ends all its calls within a moment once stopped.
+///
+/// A redirect is not followed: it is an error that says where to.
 ///
 /// What the server warns of (deprecated APIs, unknown fields) is logged once for each text, at level `warn`, or told to a
 /// [hook](Self::with_warnings).
@@ -243,9 +246,11 @@ impl Client {
                     _ => {}
                 }
                 let mut status = Status::from_body(code, &body);
-                if status.details.retry_after_seconds == 0 {
+                let asked = &mut status.details.retry_after_seconds;
+                if asked.unwrap_or(0) == 0 {
+                    // As client-go any number, of which none is too small.
                     let header = answer.header("retry-after").and_then(|seconds| seconds.trim().parse().ok());
-                    status.details.retry_after_seconds = header.unwrap_or(0);
+                    *asked = header.map(|seconds: i64| seconds.max(0).unsigned_abs());
                 }
                 let refused = Error::from(status);
                 // A kube-apiserver says no more of a certificate that is over than "Unauthorized".

@@ -142,10 +142,11 @@ impl Config {
     /// - a context whose cluster is not there (client-go may go on as the service account of the cluster it runs in);
     /// - anything behind the first YAML document (it is never read).
     ///
-    /// Nor are host names taken that are not ASCII, nor `auth-provider`, which is compiled into kubectl, nor an infinite
-    /// number. What can be known to fail (files without a certificate, a key that is another certificate's, a port beyond
-    /// 65535) is said when the client is made. For all else the verdict is that of client-go's `clientcmd`, but for some
-    /// quirks of Go's YAML parser: 500 recorded cases are in the crate's tests.
+    /// Nor are host names taken that are not ASCII, nor IPv6 addresses with a zone, nor `auth-provider`, which is compiled
+    /// into kubectl, nor an infinite number. What can be known to fail (files without a certificate, no authority that has
+    /// not expired, a key that is another certificate's, a port beyond 65535) is said when the client is made. For all else
+    /// the verdict is that of client-go's `clientcmd`, but for some quirks of Go's YAML parser: 500 recorded cases are in the
+    /// crate's tests.
     ///
     /// An exec plugin has as long as the call that needs its credential: where one asks its user to log in, set a long
     /// [`with_timeout`](Self::with_timeout). It is ended with that call.

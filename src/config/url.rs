@@ -32,6 +32,7 @@ impl Url {
                 url
             }
         };
+        url.check_zone().map_err(&bad)?;
         if url.scheme != "http" && url.scheme != "https" {
             return Err(bad("the scheme must be http or https"));
         }
@@ -56,8 +57,15 @@ impl Url {
         if text.contains("://") { parse(text) } else { parse(&format!("http://{text}")) }
     }
 
+    /// A zone is the number of a network interface to the system, which nobody here can ask for.
+    fn check_zone(&self) -> Result<(), &'static str> {
+        let has_zone = self.host.starts_with('[') && self.host.contains('%');
+        if has_zone { Err("an IPv6 address with a zone (%25) cannot be reached") } else { Ok(()) }
+    }
+
     /// The host, decoded and without brackets, and the port, which may be the scheme's.
     pub(super) fn address(&self) -> Result<(String, u16), &'static str> {
+        self.check_zone()?;
         let (host, port) = match self.host.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, port),
             _ => (&*self.host, ""),
@@ -270,6 +278,7 @@ mod tests {
             "unix:///var/run/api.sock",
             "ftp://example.test",
             "https://example.test/%zz",
+            "https://[fe80::1%25eth0]:6443",
         ] {
             let error = Url::server(given).unwrap_err();
             assert!(error.is_config() && error.to_string().contains("is not a URL"), "{given:?}: {error}");
@@ -305,12 +314,15 @@ mod tests {
             ("http://example.test:", "example.test", 80),
             ("http://[fd00::1]", "fd00::1", 80),
             ("https://[fd00::1]:6443/x", "fd00::1", 6443),
-            ("https://[fe80::1%25eth0]", "fe80::1%eth0", 443),
             ("https://b\u{fc}cher.test", "b\u{fc}cher.test", 443),
         ] {
             assert_eq!(Url::server(given).unwrap().address().unwrap(), (host.into(), port), "{given}");
         }
         assert!(Url::server("https://example.test:65536").unwrap().address().is_err());
+        for zone in ["https://[fe80::1%25eth0]:6443", "http://[fe80::1%25]"] {
+            assert!(Url::server(zone).unwrap_err().to_string().contains("zone"), "{zone}");
+            assert!(Url::proxy(zone).unwrap().address().unwrap_err().contains("zone"), "{zone}");
+        }
     }
 
     #[test]

@@ -52,9 +52,9 @@ pub struct StatusDetails {
     /// Each thing that is wrong.
     #[serde(deserialize_with = "nullable")]
     pub causes: Vec<StatusCause>,
-    /// When to try again, in seconds; 0 is not said.
-    #[serde(deserialize_with = "nullable")]
-    pub retry_after_seconds: u64,
+    /// When to try again, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after_seconds: Option<u64>,
 }
 
 /// One thing that is wrong.
@@ -185,10 +185,11 @@ impl Status {
         timeout && (self.details.causes.iter().any(cause) || self.message.contains(Self::TOO_LARGE))
     }
 
-    /// When the server asks to be tried again, if it does.
+    /// When the server asks to be tried again, if it does; zero is at once. What the body says goes before the header
+    /// `Retry-After`, unless it is zero, which is none there.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        Some(self.details.retry_after_seconds).filter(|s| *s > 0).map(Duration::from_secs)
+        self.details.retry_after_seconds.map(Duration::from_secs)
     }
 
     pub(crate) fn has_known_reason(&self) -> bool {

@@ -272,7 +272,7 @@ fn a_server_that_asks_for_time_gets_it() {
     for mode in MODES {
         let mut busy =
             listwatch::Status { code: 429, reason: "TooManyRequests".into(), ..Default::default() };
-        busy.details.retry_after_seconds = 17;
+        busy.details.retry_after_seconds = Some(17);
         let run = run(mode);
         fail_list(&run, mode, "", busy.clone().into());
         assert!(run.wait_out().as_secs() >= 17);

@@ -77,6 +77,30 @@ fn issue_kube_1894_a_refusal_that_says_when_to_come_back_is_tried_again_by_any_v
     }
 }
 
+/// As in client-go, where any number is a wish.
+#[test]
+fn a_refusal_that_says_to_come_back_at_once_is_tried_again_after_a_little() {
+    for (code, headers) in
+        [(429, "Retry-After: 0\r\n"), (503, "Retry-After: 0\r\n"), (429, "Retry-After: -1\r\n")]
+    {
+        let body = r#"{"kind":"Status","status":"Failure","code":429,"details":{"retryAfterSeconds":0}}"#;
+        let server = busy(3, code, headers, if code == 429 { body } else { "" });
+        let (answer, waits) = calls(&server, SOON, |api| api.get("a"));
+        answer.unwrap();
+        let waits: Vec<_> = waits.iter().map(Duration::as_millis).collect();
+        assert!(matches!(waits[..], [100..=126, 200..=251, 400..=501]), "{waits:?}");
+    }
+    // A zero of the body alone is what Go leaves out.
+    let zero = r#"{"kind":"Status","status":"Failure","code":429,"details":{"retryAfterSeconds":0}}"#;
+    let (answer, waits) = calls(&busy(1, 429, "", zero), SOON, |api| api.get("a"));
+    assert_eq!((answer.unwrap_err().code(), waits), (Some(429), vec![]));
+    // The body's seconds go before the header's.
+    let two = r#"{"kind":"Status","status":"Failure","code":429,"details":{"retryAfterSeconds":2}}"#;
+    let (answer, waits) = calls(&busy(1, 429, "Retry-After: 9\r\n", two), SOON, |api| api.get("a"));
+    answer.unwrap();
+    assert!((2000..=2501).contains(&waits[0].as_millis()), "{waits:?}");
+}
+
 #[test]
 fn issue_kubernetes_30975_refusals_use_one_connection() {
     let server = busy(10, 429, "Retry-After: 1\r\n", LATER);

@@ -446,11 +446,35 @@ fn authorities_without_any_certificate_are_an_error_of_configuration() {
 #[test]
 fn a_server_of_another_authority_is_refused() {
     let server = answering("127.0.0.1:0", false);
-    // kubectl takes the server's own certificate as an authority; why we do not, the error says.
-    for ca in ["other-ca.pem", "server.pem"] {
-        let error = get(&url("127.0.0.1", &server), trusting(ca)).unwrap_err();
-        assert!(error.is_connect() && error.to_string().contains("a leaf"), "{ca}: {error}");
+    // kubectl takes the server's own certificate as an authority; why we do not, the errors say.
+    let error = get(&url("127.0.0.1", &server), trusting("other-ca.pem")).unwrap_err();
+    assert!(error.is_connect() && error.to_string().contains("a leaf"), "{error}");
+    let error = get(&url("127.0.0.1", &server), trusting("server.pem")).unwrap_err();
+    assert!(error.is_config() && error.to_string().contains("server.pem: "), "{error}");
+    assert!(error.to_string().contains("a leaf"), "{error}");
+    assert!(server.seen.is_empty());
+}
+
+#[test]
+fn a_server_of_an_authority_on_p521_needs_another_provider() {
+    let server = Secured::new("of-p521", Clients::All).start("127.0.0.1:0", answer);
+    let done = get(&url("127.0.0.1", &server), trusting("p521-ca.pem"));
+    if cfg!(feature = "aws-lc-rs") {
+        return done.unwrap();
     }
+    let error = done.unwrap_err();
+    assert!(error.is_connect() && error.to_string().contains("the feature `aws-lc-rs`"), "{error}");
+}
+
+/// Or whoever has the key of one server could be all of them.
+#[test]
+fn a_leaf_among_the_authorities_vouches_for_nobody() {
+    let both = [text("other-ca.pem"), text("server.pem")].concat();
+    let secured = Secured::showing(chain("of-server"), "of-server", Clients::All, rustls::ALL_VERSIONS);
+    let server = secured.start("127.0.0.1:0", answer);
+    let tls = TlsOptions { ca: Some(Pem::Data(both)), ..TlsOptions::default() };
+    let error = get(&url("127.0.0.1", &server), tls).unwrap_err();
+    assert!(error.is_connect() && error.to_string().contains("no authority that we trust"), "{error}");
     assert!(server.seen.is_empty());
 }
 

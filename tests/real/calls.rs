@@ -159,7 +159,7 @@ fn a_pod_is_evicted_unless_a_budget_forbids_it() {
         assert!(error.is_too_many_requests(), "{error}");
         let details = &error.status().unwrap().details;
         assert_eq!(
-            (&*details.causes[0].reason, details.retry_after_seconds),
+            (&*details.causes[0].reason, details.retry_after_seconds.unwrap_or(0)),
             ("DisruptionBudget", retry_after)
         );
     };

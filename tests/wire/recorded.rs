@@ -376,7 +376,7 @@ fn recorded_details_of_statuses() {
     assert_eq!(continues, "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoiY20tMVx1MDAwMCJ9");
     let causes = status("apply_conflict").details.causes;
     assert_eq!((causes[0].reason.as_str(), causes[0].field.as_str()), ("FieldManagerConflict", ".data.a"));
-    assert_eq!(status("list_rv_too_large").details.retry_after_seconds, 1);
+    assert_eq!(status("list_rv_too_large").details.retry_after_seconds, Some(1));
 }
 
 #[test]

@@ -20,6 +20,7 @@ const DEVIATIONS: &[(&str, &str)] = &[
         "refused: auth providers are compiled into kubectl; an exec plugin does it for others",
     ),
     ("certs-ca-empty-file", AT_ONCE),
+    ("certs-ca-expired", AT_ONCE),
     ("certs-cert-junk-files", AT_ONCE),
     ("certs-cert-key-mismatch-files", AT_ONCE),
     ("nulls-clusters", NO_CLUSTER),

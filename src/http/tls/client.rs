@@ -41,7 +41,7 @@ impl Client {
             .collect::<Result<_, _>>()
             .map_err(|_| bad("holds no valid certificate"))?; // without the cause: it quotes lines, which may be a key
         let leaf = chain.first().ok_or_else(|| bad("holds no certificate"))?;
-        let Fields { not_before, not_after, public_key } =
+        let Fields { not_before, not_after, public_key, .. } =
             Fields::read(leaf).ok_or_else(|| bad("holds no valid certificate"))?;
         let key = private_key(&from.key, &key.map_err(|e| e.context("client key"))?)?;
         let on_p521 = [public_key, key.secret_der()].iter().any(|der| der.windows(7).any(|at| at == P521));

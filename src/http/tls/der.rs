@@ -3,12 +3,19 @@
 
 use crate::object::Time;
 
+const BOOLEAN: u8 = 0x01;
 const INTEGER: u8 = 0x02;
+const OCTETS: u8 = 0x04;
+const OBJECT_ID: u8 = 0x06;
 const SEQUENCE: u8 = 0x30;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 /// The version; certificates of version 1 have none.
 const VERSION: u8 = 0xa0;
+const VERSION_3: [u8; 3] = [INTEGER, 1, 2];
+const EXTENSIONS: u8 = 0xa3;
+/// id-ce-basicConstraints, 2.5.29.19.
+const BASIC_CONSTRAINTS: [u8; 3] = [0x55, 0x1d, 0x13];
 
 /// Of a certificate of any version, RFC 5280, section 4.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +24,8 @@ pub(super) struct Fields<'a> {
     pub(super) not_after: Time,
     /// The whole SubjectPublicKeyInfo.
     pub(super) public_key: &'a [u8],
+    /// Whether it can be an authority: it says so (`CA:TRUE`), vouches for itself, or is too old to say.
+    pub(super) may_issue: bool,
 }
 
 impl<'a> Fields<'a> {
@@ -24,20 +33,42 @@ impl<'a> Fields<'a> {
     pub(super) fn read(mut der: &'a [u8]) -> Option<Self> {
         let mut certificate = value(&mut der, SEQUENCE)?;
         let mut fields = value(&mut certificate, SEQUENCE)?;
-        if fields.first() == Some(&VERSION) {
-            value(&mut fields, VERSION)?;
-        }
-        // The serial number, the algorithm of the signature, the issuer.
-        for tag in [INTEGER, SEQUENCE, SEQUENCE] {
+        let has_version = fields.first() == Some(&VERSION);
+        let is_v3 = has_version && value(&mut fields, VERSION)? == VERSION_3;
+        // The serial number, the algorithm of the signature.
+        for tag in [INTEGER, SEQUENCE] {
             value(&mut fields, tag)?;
         }
+        let issuer = value(&mut fields, SEQUENCE)?;
         let mut validity = value(&mut fields, SEQUENCE)?;
         let (not_before, not_after) = (time(&mut validity)?, time(&mut validity)?);
-        value(&mut fields, SEQUENCE)?; // the subject
+        let subject = value(&mut fields, SEQUENCE)?;
         let from_key = fields;
         value(&mut fields, SEQUENCE)?;
         let public_key = &from_key[..from_key.len() - fields.len()];
-        Some(Self { not_before, not_after, public_key })
+        let may_issue = !is_v3 || issuer == subject || is_authority(fields).unwrap_or(false);
+        Some(Self { not_before, not_after, public_key, may_issue })
+    }
+}
+
+/// What the basic constraints say, of what is behind the public key.
+fn is_authority(mut fields: &[u8]) -> Option<bool> {
+    let mut extensions = loop {
+        let tag = *fields.first()?;
+        let mut found = value(&mut fields, tag)?; // unique ids, or
+        if tag == EXTENSIONS {
+            break value(&mut found, SEQUENCE)?;
+        }
+    };
+    loop {
+        let mut extension = value(&mut extensions, SEQUENCE)?;
+        if value(&mut extension, OBJECT_ID)? == BASIC_CONSTRAINTS {
+            if extension.first() == Some(&BOOLEAN) {
+                value(&mut extension, BOOLEAN)?; // whether it is critical
+            }
+            let mut constraints = value(&mut value(&mut extension, OCTETS)?, SEQUENCE)?;
+            return Some(value(&mut constraints, BOOLEAN)? != [0]);
+        }
     }
 }
 
@@ -127,6 +158,18 @@ mod tests {
         assert_eq!(fields.not_after.to_string(), "2021-02-03T04:05:06Z");
         let future = der(include_bytes!("../../../tests/client/pki/future-server.pem"));
         assert_eq!(Fields::read(&future).unwrap().not_before.to_string(), "2100-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn an_authority_says_so_or_vouches_for_itself() {
+        let may_issue = |pem: &[u8]| Fields::read(&der(pem)).unwrap().may_issue;
+        assert!(may_issue(include_bytes!("../../../tests/client/pki/ca.pem")));
+        assert!(may_issue(include_bytes!("../../../tests/client/pki/self-signed.pem")));
+        assert!(may_issue(include_bytes!("../../../tests/client/pki/v1.pem")));
+        let chain = &include_bytes!("../../../tests/client/pki/server-chain.pem")[..];
+        let both: Vec<_> = CertificateDer::pem_slice_iter(chain).map(Result::unwrap).collect();
+        assert_eq!([&both[0], &both[1]].map(|der| Fields::read(der).unwrap().may_issue), [false, true]);
+        assert!(!may_issue(include_bytes!("../../../tests/client/pki/ec-sec1.pem")));
     }
 
     #[test]

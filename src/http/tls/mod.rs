@@ -75,9 +75,12 @@ impl Tls {
         } else if let Some(ca) = &options.ca {
             let text = ca.read();
             seen[0] = print_of([&text]);
-            (Some(given(ca, text)?), format!("those of {}", ca.place()))
+            (Some(given(config, ca, text)?), format!("those of {}", ca.place()))
         } else {
-            (Some(roots::of_system(&|name| std::env::var_os(name))?), "those of the system".to_owned())
+            (
+                Some(roots::of_system(&|name| std::env::var_os(name), config.clock().wall().into())?),
+                "those of the system".to_owned(),
+            )
         };
         let (roots, trusted) = (roots.map(Arc::new), trusted.into());
         let server_name = options.server_name.as_deref().map(Arc::from);
@@ -171,7 +174,7 @@ impl Secure {
         if let (Some(ca), Some(roots)) = (&config.tls().ca, &mut self.roots) {
             let text = ca.read();
             if is_new(&mut self.seen[0], print_of([&text])) {
-                found.take(roots, given(ca, text).map(Arc::new));
+                found.take(roots, given(config, ca, text).map(Arc::new));
             }
         }
         if let (Some(pair), Some(client)) = (pair, &mut self.client) {
@@ -204,8 +207,9 @@ impl Found {
     }
 }
 
-fn given(ca: &Pem, text: Result<Vec<u8>>) -> Result<RootCertStore> {
-    roots::given(ca, &text.map_err(|e| e.context("certificate authority"))?)
+fn given(config: &Config, ca: &Pem, text: Result<Vec<u8>>) -> Result<RootCertStore> {
+    let text = text.map_err(|e| e.context("certificate authority"))?;
+    roots::given(ca, &text, config.clock().wall().into())
 }
 
 fn client_of(

@@ -1,5 +1,6 @@
 //! Cryptography of ring: rustls's own provider for it, but for ChaCha20-Poly1305, which is a twentieth of a small program.
-//! Whatever speaks it speaks AES, too: Go's TLS, which API servers have, cannot even be told not to.
+//! Go's TLS, which API servers have, speaks AES, too: in TLS 1.3 it cannot be told not to. A front of TLS 1.2 that is set to
+//! ChaCha20 alone needs the feature `aws-lc-rs`. Where the processor has no instructions for AES, software does it.
 
 use std::sync::Arc;
 

@@ -10,8 +10,10 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
+use super::der::Fields;
 use crate::config::Pem;
 use crate::error::{Error, Result};
+use crate::object::Time;
 
 /// Where systems keep the certificates that they trust, as Go has it for Linux (`crypto/x509/root_linux.go`): the first
 /// of the files that can be read, and all that lies in the directories.
@@ -25,18 +27,32 @@ const FILES: [&str; 6] = [
 ];
 const DIRECTORIES: [&str; 2] = ["/etc/ssl/certs", "/etc/pki/tls/certs"];
 
-/// What is no certificate of an authority is passed over, as Go's `AppendCertsFromPEM` does.
-pub(super) fn given(ca: &Pem, text: &[u8]) -> Result<RootCertStore> {
-    let (mut store, mut skipped) = (RootCertStore::empty(), 0);
+/// What is no certificate of an authority is passed over, as Go's `AppendCertsFromPEM` does, and so is one that has
+/// expired, or must not issue any, through which Go takes no chain: rustls does not look at what it is to trust.
+pub(super) fn given(ca: &Pem, text: &[u8], now: Time) -> Result<RootCertStore> {
+    let place = ca.place();
+    let (mut store, mut skipped, mut why) = (RootCertStore::empty(), 0, String::new());
     for certificate in CertificateDer::pem_slice_iter(text) {
-        if !certificate.is_ok_and(|der| store.add(der).is_ok()) {
+        let Ok(der) = certificate else {
             skipped += 1;
+            continue;
+        };
+        match Fields::read(&der) {
+            Some(Fields { not_after, .. }) if not_after < now => {
+                why = format!(" (one expired at {not_after})");
+                warn!(target: "listwatch::http", "certificate authority {place}: one expired at {not_after} and is not taken");
+            }
+            Some(Fields { may_issue: false, .. }) => {
+                skipped += 1;
+                why = " (a leaf, such as a server's own, is none, though kubectl takes it)".into();
+            }
+            _ if store.add(CertificateDer::from(&*der)).is_ok() => {}
+            _ => skipped += 1,
         }
     }
-    let place = ca.place();
     if store.is_empty() {
         return Err(Error::config(format!(
-            "certificate authority {place}: holds no certificate that can be used as an authority"
+            "certificate authority {place}: holds no certificate that can be used as an authority{why}"
         )));
     }
     if skipped > 0 {
@@ -47,7 +63,7 @@ pub(super) fn given(ca: &Pem, text: &[u8]) -> Result<RootCertStore> {
 }
 
 /// `SSL_CERT_FILE` and `SSL_CERT_DIR` (with colons between) come in place of the system's, as in Go.
-pub(super) fn of_system(env: &dyn Fn(&str) -> Option<OsString>) -> Result<RootCertStore> {
+pub(super) fn of_system(env: &dyn Fn(&str) -> Option<OsString>, now: Time) -> Result<RootCertStore> {
     let given = |name| env(name).filter(|value| !value.is_empty());
     let files = match given("SSL_CERT_FILE") {
         Some(file) => vec![PathBuf::from(file)],
@@ -92,7 +108,8 @@ pub(super) fn of_system(env: &dyn Fn(&str) -> Option<OsString>) -> Result<RootCe
         }
     }
     let mut store = RootCertStore::empty();
-    store.add_parsable_certificates(found);
+    let can_issue = |fields: Fields<'_>| fields.may_issue && now <= fields.not_after;
+    store.add_parsable_certificates(found.into_iter().filter(|der| Fields::read(der).is_none_or(can_issue)));
     if store.is_empty() {
         let none = Error::config("no certificate authority is given for the server, and the system has none");
         return Err(failed.map_or(none, |e| {
@@ -110,13 +127,47 @@ mod tests {
 
     const PKI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/client/pki");
 
+    fn now() -> Time {
+        Time::from_unix(2_000_000_000)
+    }
+
+    /// Of these files, one behind the other.
+    fn bundle(files: &[&str]) -> Result<RootCertStore> {
+        let texts = files.iter().flat_map(|file| fs::read(format!("{PKI}/{file}.pem")).unwrap());
+        let text: Vec<_> = texts.collect();
+        given(&Pem::Data(text.clone()), &text, now())
+    }
+
+    #[test]
+    fn one_that_has_expired_or_must_not_issue_is_no_authority() {
+        let ca = bundle(&["ca"]).unwrap().roots;
+        assert_eq!(bundle(&["expired-ca", "ca"]).unwrap().roots, ca);
+        assert_eq!(bundle(&["server", "ca", "ec-sec1"]).unwrap().roots, ca);
+        // Kept is what vouches for itself, or is too old to say what it is.
+        assert_eq!(bundle(&["self-signed", "self-signed-ca", "v1"]).unwrap().len(), 3);
+        let error = bundle(&["expired-ca"]).unwrap_err();
+        assert!(
+            error.is_config() && error.to_string().contains("expired at 2021-02-03T04:05:06Z"),
+            "{error}"
+        );
+        let error = bundle(&["server"]).unwrap_err();
+        assert!(error.is_config() && error.to_string().contains("a leaf"), "{error}");
+        let ca_alone = of(&format!("{PKI}/ca.pem"), "/nowhere").unwrap();
+        for file in ["expired-ca", "server"] {
+            let error = of(&format!("{PKI}/{file}.pem"), "/nowhere").unwrap_err();
+            assert!(error.to_string().contains("the system has none"), "{error}");
+        }
+        assert_eq!(ca_alone.roots, ca);
+    }
+
     fn of(file: &str, directories: &str) -> Result<RootCertStore> {
         let (file, directories) = (file.to_owned(), directories.to_owned());
-        of_system(&move |name| match name {
+        let env = move |name: &str| match name {
             "SSL_CERT_FILE" => Some(file.clone().into()),
             "SSL_CERT_DIR" => Some(directories.clone().into()),
             _ => None,
-        })
+        };
+        of_system(&env, now())
     }
 
     #[test]

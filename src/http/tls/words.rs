@@ -88,6 +88,11 @@ fn certificate(e: &CertificateError, trusted: &str) -> String {
         CertificateError::BadSignature => {
             "its certificate is not signed by the authority of that name which we trust".into()
         }
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            "its certificate is signed in a way that we do not know (P-521 needs the feature `aws-lc-rs`)"
+                .into()
+        }
         CertificateError::BadEncoding => "its certificate cannot be read".into(),
         // The type of these is private to rustls.
         CertificateError::Other(e) => match &*e.to_string() {

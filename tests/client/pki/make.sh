@@ -69,6 +69,22 @@ sign server-chain server-between "$server"
 cat server-between.pem >>server-chain.pem
 rm server-between.key.pem server-between.pem
 
+# A server whose issuer must not be one, and an authority that has expired.
+ec P-256 >of-server.key.pem
+sign of-server server "$server"
+ec P-256 >expired-ca.key.pem
+openssl req -x509 -new -key expired-ca.key.pem -subj "/CN=expired-ca" -days 1 -out expired-ca.pem
+sign_for expired-ca expired-ca "basicConstraints=critical,CA:TRUE
+keyUsage=keyCertSign,cRLSign" 20200101000000Z 20210203040506Z
+rm expired-ca.key.pem
+
+# A server of an authority on P-521.
+ec P-521 >p521-ca.key.pem
+openssl req -x509 -new -key p521-ca.key.pem -subj "/CN=p521-ca" -days 36500 -out p521-ca.pem
+ec P-256 >of-p521.key.pem
+sign of-p521 p521-ca "$server"
+rm p521-ca.key.pem
+
 # Clients: one for each kind of key and each way to write it down.
 client="extendedKeyUsage=clientAuth
 basicConstraints=CA:FALSE"
