@@ -40,16 +40,21 @@
 //! # What it promises
 //!
 //! - **A file is replaced as a whole**, by renaming: a reader sees the old content or the new. Equal content is left
-//!   alone, so nothing that watches the folder wakes for it. The temporary file is `.config-sync.tmp`.
+//!   alone, so nothing that watches the folder wakes for it. Temporary files are `.config-sync.….tmp`.
 //! - **What goes is removed**: with the object, the key, its label, or when its annotation names another folder. Folders stay.
 //! - **Two objects, one file**: the older object has it, whichever came first to us (of the same second: a ConfigMap before a
 //!   Secret, then by name); the log says so. When it goes, the other's content is written.
 //! - **Nothing outside of `FOLDER` and `ALLOWED_FOLDERS`** is written or removed: `..` in an annotation or a key is refused,
 //!   and so is a folder that is a symbolic link. The log and `config_sync_refused` tell.
-//! - **A restart** finds the files that it wrote in `FOLDER/.config-sync.json`, and removes those whose objects have gone
+//! - **A restart** finds the files that it wrote in `FOLDER/.config-sync.SELECTION.json`, and removes those whose objects have gone
 //!   meanwhile. What others put there is left alone, unless an object has a file of that name. All files are compared
 //!   with the objects, so a torn one is mended. While it runs, what others do to its files is mended with the next
 //!   change of their object.
+//! - **Several may share a `FOLDER`** if they choose different objects: an init container with one label and a watcher with
+//!   another, say. Each has a list of its own by `LABEL`, `LABEL_VALUE`, `RESOURCE` and `NAMESPACE`, and removes what is in it
+//!   alone; so what was mirrored by another choice stays when these change. They should have no file in common: the last
+//!   that writes has it, and the first that loses its object removes it. A second with the same choice ends with an error
+//!   while the first runs.
 //! - **The request and the signal** come after the files are there, once for a burst, and are tried until they succeed. After the
 //!   start they come even if nothing changed, as a change may have been the last thing before the end.
 //! - **An API server that is away** changes nothing: the files stay, `/healthz` and `/readyz` stay as they were.

@@ -94,9 +94,7 @@ fn a_file_is_replaced_as_a_whole_and_has_the_mode() {
     reader.read_to_string(&mut text).unwrap();
     assert_eq!(text, "old", "who has it open still reads the old content");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o440);
-    let names: Vec<_> =
-        fs::read_dir(&rig.folder.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert!(!names.contains(&".config-sync.tmp".into()), "{names:?}");
+    assert!(rig.folder.own(".tmp").is_empty());
 }
 
 #[test]
@@ -144,7 +142,7 @@ fn nothing_is_written_outside() {
     }
     rig.apply(
         "keys",
-        json!({"../pwned": "1", "..": "1", "a/b": "1", ".config-sync.json": "{}", "fine": "1"}),
+        json!({"../pwned": "1", "..": "1", "a/b": "1", ".config-sync.x.json": "{}", "fine": "1"}),
     );
     let sidecar = rig.start_early(&[]);
     // The objects with the link are tried again and again, as links may go; so it does not get ready.
@@ -168,9 +166,13 @@ fn nothing_outside_is_removed_though_the_list_of_files_says_so() {
     symlink(&outside.0, rig.folder.0.join("link")).unwrap();
     let outer = outside.0.parent().unwrap().file_name().unwrap();
     let up = format!("../../{}/files/precious", outer.to_str().unwrap());
-    let state = json!({"files": [precious, up, "link/precious", "gone"]});
-    fs::write(rig.folder.0.join("gone"), "1").unwrap();
-    fs::write(rig.folder.0.join(".config-sync.json"), state.to_string()).unwrap();
+    rig.apply("a", json!({"gone": "1"}));
+    rig.once(&[]).unwrap();
+    rig.delete("a");
+    let (list, mut state) = rig.folder.state();
+    assert_eq!(state["files"], json!(["gone"]));
+    state["files"] = json!([precious, up, "link/precious", "gone"]);
+    fs::write(list, state.to_string()).unwrap();
     let _sidecar = rig.start(&[]);
     rig.folder.wait_for(&[("link", "")]);
     outside.wait_for(&[("precious", "1")]);
@@ -210,20 +212,56 @@ fn what_went_while_it_was_away_is_removed_and_what_is_of_others_stays() {
     rig.folder.wait_for(&[("a", "1"), ("b", "1"), ("sub/c", "1")]);
     fs::write(rig.folder.0.join("foreign"), "1").unwrap();
     fs::write(rig.folder.0.join("b"), "torn").unwrap();
-    fs::write(rig.folder.0.join(".config-sync.tmp"), "half").unwrap();
+    let (list, _) = rig.folder.state();
+    let half = list.with_extension("1.tmp");
+    fs::write(&half, "half").unwrap();
     rig.delete("c");
     rig.apply("a", json!({"b": "1"}));
     let sidecar = rig.start(&[]);
     rig.folder.wait_for(&[("b", "1"), ("foreign", "1")]);
-    assert!(!rig.folder.0.join(".config-sync.tmp").exists());
+    assert!(!half.exists());
     assert_eq!(sidecar.metric("files_removed_total"), 2);
+}
+
+#[test]
+fn sidecars_that_choose_different_objects_share_a_folder() {
+    let rig = Rig::new();
+    for value in ["one", "two"] {
+        let map = json!({"metadata": {"name": value, "labels": {"app": value}}, "data": {value: "1"}});
+        rig.create(value, &map);
+    }
+    rig.once(&[("LABEL_VALUE", "one")]).unwrap();
+    let second = rig.start(&[("LABEL_VALUE", "two")]);
+    rig.folder.wait_for(&[("one", "1"), ("two", "1")]);
+    // The first again, while the second runs.
+    rig.delete("one");
+    rig.once(&[("LABEL_VALUE", "one")]).unwrap();
+    rig.folder.wait_for(&[("two", "1")]);
+    // What one is writing is none of the other's business.
+    let first = rig.folder.own(".json").into_iter().map(|list| list.with_extension("1.tmp"));
+    first.for_each(|half| fs::write(half, "half").unwrap());
+    second.end();
+    let _again = rig.start(&[("LABEL_VALUE", "two")]);
+    assert_eq!(rig.folder.own(".tmp").len(), 1);
+}
+
+#[test]
+fn a_second_sidecar_that_chooses_the_same_ends_with_an_error() {
+    let rig = Rig::new();
+    rig.apply("a", json!({"a": "1"}));
+    let first = rig.start(&[]);
+    let error = rig.once(&[]).unwrap_err();
+    assert!(error.contains("another config_sync"), "{error}");
+    first.end();
+    rig.once(&[]).unwrap();
 }
 
 #[test]
 fn a_list_of_files_that_cannot_be_read_removes_nothing_and_stops_nothing() {
     let rig = Rig::new();
     rig.apply("a", json!({"a": "1"}));
-    fs::write(rig.folder.0.join(".config-sync.json"), r#"{"files": ["fo"#).unwrap();
+    rig.once(&[]).unwrap();
+    fs::write(rig.folder.state().0, r#"{"files": ["fo"#).unwrap();
     fs::write(rig.folder.0.join("fo"), "1").unwrap();
     let _sidecar = rig.start(&[]);
     rig.folder.wait_for(&[("a", "1"), ("fo", "1")]);

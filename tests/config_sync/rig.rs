@@ -54,11 +54,24 @@ impl Folder {
             let name = path.strip_prefix(&self.0).unwrap().to_str().unwrap().to_owned();
             if path.is_dir() && !path.is_symlink() {
                 self.gather(&path, found);
-            } else if name != ".config-sync.json" && !name.ends_with(".config-sync.tmp") {
+            } else if !path.file_name().unwrap().to_str().unwrap().starts_with(".config-sync.") {
                 found
                     .insert(name, String::from_utf8_lossy(&fs::read(&path).unwrap_or_default()).into_owned());
             }
         }
+    }
+
+    /// The sidecar's own files with this ending.
+    pub(crate) fn own(&self, ending: &str) -> Vec<PathBuf> {
+        let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
+        let all = fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path());
+        all.filter(|path| name(path).starts_with(".config-sync.") && name(path).ends_with(ending)).collect()
+    }
+
+    /// The one list of files, and what it says.
+    pub(crate) fn state(&self) -> (PathBuf, Value) {
+        let [path] = &self.own(".json")[..] else { panic!("not one list of files") };
+        (path.clone(), serde_json::from_slice(&fs::read(path).unwrap()).unwrap())
     }
 
     #[track_caller]
@@ -129,6 +142,12 @@ impl Rig {
         };
         let thread = thread::Builder::new().name("sidecar".into()).spawn(run).unwrap();
         Sidecar { stop, address, thread: Some(thread) }
+    }
+
+    /// Mirrors once.
+    pub(crate) fn once(&self, more: &[(&str, &str)]) -> Result<(), String> {
+        let settings = self.settings(&[more, &[("METHOD", "LIST")]].concat());
+        run(settings, &self.client(), &Stop::new(), &Status::default()).map_err(|e| e.to_string())
     }
 
     pub(crate) fn apply(&self, name: &str, data: Value) {

@@ -1,24 +1,34 @@
 //! The files: where they may be, how they are written, and which are ours.
 
 use std::collections::BTreeSet;
+use std::collections::hash_map::RandomState;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::hash::BuildHasher;
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use log::warn;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::claims::Object;
 use super::settings::Settings;
 
-/// What is written before it gets its name.
-const TEMPORARY: &str = ".config-sync.tmp";
-/// Which files are ours, below the folder.
-const STATE: &str = ".config-sync.json";
+/// How our own files begin: which files are ours, the lock, and what is written before it gets its name. No key may.
+const OWN: &str = ".config-sync.";
 
 pub(crate) struct Folder {
     root: PathBuf,
+    /// What is chosen: those of another selection have a list of their own, though they share the folder.
+    selection: String,
+    /// `OWN` and the selection, for names.
+    prefix: String,
+    /// Of no other process, whatever it shares with us.
+    temporary: String,
+    /// Held while this is there; let go of by the system when the process ends.
+    _lock: File,
     allowed: Vec<PathBuf>,
     annotation: String,
     unique: bool,
@@ -29,16 +39,25 @@ pub(crate) struct Folder {
 
 #[derive(Serialize, Deserialize, Default)]
 struct State {
+    selection: String,
     /// Those below the folder relative to it, as it may be mounted elsewhere next time.
     files: BTreeSet<PathBuf>,
 }
 
 impl Folder {
-    /// Makes the folder if there is none, and reads which files in it are ours.
+    /// Makes the folder if there is none, and reads which files in it are ours. Fails if another process has the same
+    /// selection there.
     pub(crate) fn open(settings: &Settings) -> io::Result<Self> {
         let root = settings.folder.clone();
         fs::create_dir_all(&root)?;
+        let selection = settings.selection();
+        let prefix = format!("{OWN}{:016x}", hash(&selection));
         let mut folder = Self {
+            _lock: lock(&root.join(format!("{prefix}.lock")))?,
+            // Ids of processes are all 1 in containers.
+            temporary: format!("{prefix}.{:016x}.tmp", RandomState::new().hash_one(std::process::id())),
+            selection,
+            prefix,
             allowed: settings.allowed.clone(),
             annotation: settings.folder_annotation.clone(),
             unique: settings.unique_filenames,
@@ -47,10 +66,8 @@ impl Folder {
             root,
         };
         folder.ours = folder.load();
-        for path in &folder.ours {
-            folder.remove_temporary(path)?;
-        }
-        folder.remove_temporary(&folder.root.join(STATE))?;
+        let folders: BTreeSet<_> = folder.ours.iter().filter_map(|path| path.parent()).collect();
+        folders.into_iter().chain([&*folder.root]).for_each(|path| folder.remove_temporaries(path));
         Ok(folder)
     }
 
@@ -64,7 +81,7 @@ impl Folder {
             }
             false => key.to_owned(),
         };
-        if key.contains(['/', '\0']) || [".", "..", "", TEMPORARY, STATE].contains(&&*name) {
+        if key.contains(['/', '\0']) || [".", "..", ""].contains(&&*name) || name.starts_with(OWN) {
             return Err(format!("{source}: key {key:?} is refused: it cannot be the name of a file here"));
         }
         let wanted = metadata.annotations.get(&self.annotation).unwrap_or_default();
@@ -130,7 +147,7 @@ impl Folder {
             fs::create_dir(folder).map_err(|e| named(folder, &e))?;
         }
         fs::create_dir_all(parent).map_err(|e| named(parent, &e))?; // an allowed one
-        replace(path, content, self.mode, false).map_err(|e| named(path, &e))?;
+        self.replace(path, content, self.mode, false).map_err(|e| named(path, &e))?;
         Ok(true)
     }
 
@@ -165,13 +182,21 @@ impl Folder {
         if self.ours.len() == before { Ok(()) } else { self.save() }
     }
 
+    fn state(&self) -> PathBuf {
+        self.root.join(format!("{}.json", self.prefix))
+    }
+
     fn load(&self) -> BTreeSet<PathBuf> {
-        let path = self.root.join(STATE);
+        let path = self.state();
         let state = match fs::read(&path) {
             Ok(text) => serde_json::from_slice::<State>(&text).map_err(|e| e.to_string()),
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(State::default()),
+            Err(e) if e.kind() == ErrorKind::NotFound => return BTreeSet::new(),
             Err(e) => Err(e.to_string()),
         };
+        let state = state.and_then(|state| match state.selection == self.selection {
+            true => Ok(state),
+            false => Err(format!("it is of {}", state.selection)),
+        });
         let files = state.unwrap_or_else(|e| {
             warn!("{}: {e}: files whose objects have gone meanwhile stay", path.display());
             State::default()
@@ -187,43 +212,64 @@ impl Folder {
     fn save(&self) -> io::Result<()> {
         let files =
             self.ours.iter().map(|path| path.strip_prefix(&self.root).unwrap_or(path).to_owned()).collect();
-        let path = self.root.join(STATE);
-        let text = serde_json::to_vec(&State { files })?;
+        let text = serde_json::to_vec(&State { selection: self.selection.clone(), files })?;
         // On the disk before what it tells of is.
-        replace(&path, &text, 0o600, true).map_err(|e| named(&path, &e))
+        let path = self.state();
+        self.replace(&path, &text, 0o600, true).map_err(|e| named(&path, &e))
     }
 
-    fn remove_temporary(&self, path: &Path) -> io::Result<()> {
-        let temporary = path.with_file_name(TEMPORARY);
-        if self.remove(&temporary).unwrap_or_default() {
-            warn!("removed {}, left behind by an earlier run", temporary.display());
+    /// Writes another file and gives it the name.
+    fn replace(&self, path: &Path, content: &[u8], mode: u32, durable: bool) -> io::Result<()> {
+        let temporary = path.with_file_name(&self.temporary);
+        let fill = |mut file: File| {
+            file.write_all(content)?;
+            file.set_permissions(Permissions::from_mode(mode))?;
+            if durable {
+                file.sync_all()?;
+            }
+            fs::rename(&temporary, path)
+        };
+        // A new one, always: one that is there may be a link.
+        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+        fill(made).inspect_err(|_| drop(fs::remove_file(&temporary)))
+    }
+
+    /// What an earlier run left behind in this folder.
+    fn remove_temporaries(&self, folder: &Path) {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let (name, path) = (entry.file_name(), entry.path());
+            let is = |name: &str| name.starts_with(&self.prefix) && name.ends_with(".tmp");
+            if name.to_str().is_some_and(is) && self.remove(&path).unwrap_or_default() {
+                warn!("removed {}, left behind by an earlier run", path.display());
+            }
         }
-        Ok(())
+    }
+}
+
+/// FNV-1a, which is the same in every release.
+fn hash(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+fn lock(path: &Path) -> io::Result<File> {
+    let nofollow = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600).custom_flags(nofollow);
+    let file = options.open(path).map_err(|e| named(path, &e))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(Errno::WOULDBLOCK) => Err(refused(path, "is held: another config_sync mirrors the same here")),
+        // Some file systems have no locks.
+        Err(e) => {
+            warn!("{}: {e}: whether another config_sync mirrors the same here is not known", path.display());
+            Ok(file)
+        }
     }
 }
 
 fn has(path: &Path, there: &Metadata, content: &[u8]) -> bool {
     there.len() == content.len() as u64 && fs::read(path).is_ok_and(|now| now == content)
-}
-
-/// Writes another file and gives it the name.
-fn replace(path: &Path, content: &[u8], mode: u32, durable: bool) -> io::Result<()> {
-    let temporary = path.with_file_name(TEMPORARY);
-    // A new one: one that is there may be a link.
-    match fs::remove_file(&temporary) {
-        Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
-        _ => {}
-    }
-    let fill = |mut file: File| {
-        file.write_all(content)?;
-        file.set_permissions(Permissions::from_mode(mode))?;
-        if durable {
-            file.sync_all()?;
-        }
-        fs::rename(&temporary, path)
-    };
-    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary);
-    made.and_then(fill).inspect_err(|_| drop(fs::remove_file(&temporary)))
 }
 
 fn refused(path: &Path, why: &str) -> io::Error {

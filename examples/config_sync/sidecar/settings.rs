@@ -100,6 +100,28 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// Which objects, in one way for each choice: whose list of files it is.
+    pub(crate) fn selection(&self) -> String {
+        let resource = match (self.configmaps, self.secrets) {
+            (true, true) => "both",
+            (_, secrets) => {
+                if secrets {
+                    "secret"
+                } else {
+                    "configmap"
+                }
+            }
+        };
+        let namespaces = match &self.namespaces {
+            Namespaces::Own => String::new(),
+            Namespaces::All => "ALL".into(),
+            Namespaces::Named(names) => names.iter().map(String::as_str).collect::<Vec<_>>().join(","),
+        };
+        format!("LABEL {} RESOURCE {resource} NAMESPACE {namespaces}", self.selector)
+    }
+}
+
 fn words(text: Option<String>) -> Vec<String> {
     let text = text.unwrap_or_default();
     text.split(',').map(|word| word.trim().to_owned()).filter(|word| !word.is_empty()).collect()
