@@ -12,7 +12,7 @@
 //! | `RESOURCE` | `configmap` (if not given), `secret` or `both` |
 //! | `METHOD` | `LIST` mirrors once and ends, for init containers; anything else watches |
 //! | `UNIQUE_FILENAMES` | `true`: files are named `namespace_NS.configmap_NAME.KEY` |
-//! | `DEFAULT_FILE_MODE` | of every file, in octal; `644` |
+//! | `DEFAULT_FILE_MODE` | of every file, in octal, its owner reads; `644` |
 //! | `REQ_URL`, `REQ_METHOD`, `REQ_PAYLOAD` | the request to send when files have changed; `GET`, or `POST` with this payload |
 //! | `REQ_USERNAME`, `REQ_PASSWORD` | its basic authentication |
 //! | `REQ_TIMEOUT` | seconds that one try may take; 10 |
@@ -55,8 +55,14 @@
 //!   alone; so what was mirrored by another choice stays when these change. They should have no file in common: the last
 //!   that writes has it, and the first that loses its object removes it. A second with the same choice ends with an error
 //!   while the first runs.
-//! - **The request and the signal** come after the files are there, once for a burst, and are tried until they succeed. After the
-//!   start they come even if nothing changed, as a change may have been the last thing before the end.
+//! - **One bad object** holds up no other and keeps no pod from starting: `/readyz` is well when each was tried. What cannot be
+//!   written (a file is where its folder belongs) is logged, counted by `config_sync_failing` and tried again; what never can
+//!   (too long a name) by `config_sync_refused`. `METHOD=LIST` warns of both, and ends with an error where the fault is the
+//!   folder's (a full disk).
+//! - **The request and the signal** come after the files are there, once for a burst, and each is tried until it succeeds, or
+//!   the next change; `METHOD=LIST` tries five times and then ends with a warning, as the program may not run yet. Any
+//!   answer of 2xx is success; redirects are not followed and count as failures. After the start they come even if nothing
+//!   changed, as a change may have been the last thing before the end.
 //! - **An API server that is away** changes nothing: the files stay, `/healthz` and `/readyz` stay as they were.
 //!
 //! ```text

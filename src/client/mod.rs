@@ -155,6 +155,14 @@ impl Client {
         })
     }
 
+    /// Sends any request and reads its answer as it is.
+    ///
+    /// # Errors
+    /// If there is no answer, or it is a refusal.
+    pub fn request_bytes(&self, request: &RawRequest) -> Result<Vec<u8>> {
+        self.call(request)
+    }
+
     /// Sends any request and reads its answer as text.
     ///
     /// # Errors

@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use listwatch::apiserver::ApiServer;
 use listwatch::types::{ConfigMap, Namespace};
-use listwatch::{Api, Clock, ObjectMeta, PostParams, Stop};
+use listwatch::{Api, Clock, ObjectMeta, PostParams};
 use serde_json::json;
 
-use crate::config_sync::sidecar::{Status, run};
 use crate::rig::{Folder, Rig, eventually};
 
 const FOLDER: &str = "k8s-sidecar-target-directory";
@@ -145,9 +144,8 @@ fn nothing_is_written_outside() {
         json!({"../pwned": "1", "..": "1", "a/b": "1", ".config-sync.x.json": "{}", "fine": "1"}),
     );
     let sidecar = rig.start_early(&[]);
-    // The objects with the link are tried again and again, as links may go; so it does not get ready.
+    // The objects with the link are tried again and again, as links may go.
     eventually("all were tried", || sidecar.metric("refused") == 10 && sidecar.metric("failing") == 2);
-    assert_eq!(sidecar.get("/readyz").0, 503);
     rig.folder.wait_for(&[("fine", "1"), ("link", "")]);
     outside.wait_for(&[]);
     let parent = fs::read_dir(rig.folder.0.parent().unwrap()).unwrap();
@@ -155,7 +153,6 @@ fn nothing_is_written_outside() {
     fs::remove_file(rig.folder.0.join("link")).unwrap();
     // Two want one file: the older has it, both have the same content.
     rig.folder.wait_for(&[("fine", "1"), ("link/pwned", "1"), ("link/sub/pwned", "1")]);
-    eventually("ready", || sidecar.get("/readyz").0 == 200);
 }
 
 #[test]
@@ -276,11 +273,10 @@ fn what_cannot_be_written_is_tried_again_and_holds_up_no_other() {
     let sidecar = rig.start_early(&[]);
     rig.folder.wait_for(&[("b", "1"), ("sub", "in the way")]);
     eventually("counted", || sidecar.metric("failing") == 1);
-    assert_eq!((sidecar.get("/readyz").0, sidecar.get("/healthz").0), (503, 200));
+    eventually("ready", || sidecar.get("/readyz").0 == 200);
     fs::remove_file(rig.folder.0.join("sub")).unwrap();
     rig.folder.wait_for(&[("b", "1"), ("sub/a", "1")]);
-    eventually("ready", || sidecar.get("/readyz").0 == 200);
-    assert_eq!(sidecar.metric("failing"), 0);
+    eventually("counted", || sidecar.metric("failing") == 0);
 }
 
 #[test]
@@ -297,6 +293,68 @@ fn what_cannot_be_removed_is_tried_again() {
     fs::remove_file(rig.folder.0.join("sub")).unwrap();
     eventually("it is tried again", || (sidecar.metric("failing"), sidecar.metric("files")) == (0, 0));
     outside.wait_for(&[("a", "precious")]);
+}
+
+#[test]
+fn no_file_is_written_that_cannot_be_noted() {
+    let rig = Rig::new();
+    rig.apply("a", json!({"a": "1"}));
+    let sidecar = rig.start(&[]);
+    let (list, _) = rig.folder.state();
+    fs::remove_file(&list).unwrap();
+    fs::create_dir(&list).unwrap();
+    rig.apply("b", json!({"b": "1"}));
+    eventually("it is tried again", || {
+        let text = sidecar.get("/metrics").1;
+        let retries =
+            text.lines().find_map(|line| line.strip_prefix("workqueue_retries_total{name=\"config_sync\"} "));
+        rig.folder.files().contains_key("b") || retries.unwrap().parse::<u64>().unwrap() > 1
+    });
+    rig.folder.wait_for(&[("a", "1")]);
+    fs::remove_dir(&list).unwrap();
+    rig.folder.wait_for(&[("a", "1"), ("b", "1")]);
+    assert_eq!(rig.folder.state().1["files"], json!(["a", "b"]));
+}
+
+#[test]
+fn what_an_earlier_run_left_and_cannot_be_removed_is_tried_again() {
+    let (rig, outside) = (Rig::new(), Folder::new());
+    rig.apply_with("a", json!({FOLDER: "sub"}), json!({"a": "1"}));
+    rig.once(&[]).unwrap();
+    rig.delete("a");
+    fs::rename(rig.folder.0.join("sub"), rig.folder.0.join("moved")).unwrap();
+    symlink(&outside.0, rig.folder.0.join("sub")).unwrap();
+    let sidecar = rig.start_early(&[]);
+    eventually("it fails", || sidecar.metric("failing") == 1);
+    fs::remove_file(rig.folder.0.join("sub")).unwrap();
+    fs::rename(rig.folder.0.join("moved"), rig.folder.0.join("sub")).unwrap();
+    rig.folder.wait_for(&[]);
+    eventually("counted", || sidecar.metric("failing") == 0);
+}
+
+#[test]
+fn an_object_that_cannot_be_mirrored_keeps_no_pod_from_starting() {
+    let rig = Rig::new();
+    let long = "x".repeat(250);
+    rig.apply("a", json!({long: "1", "conf": "1"}));
+    rig.apply_with("b", json!({FOLDER: "conf"}), json!({"b": "1"}));
+    rig.apply_with("c", json!({FOLDER: "y".repeat(256)}), json!({"c": "1"}));
+    rig.apply_with("d", json!({FOLDER: "z/".repeat(2048)}), json!({"d": "1"}));
+    let unique = [("UNIQUE_FILENAMES", "true")];
+    rig.apply("conf", json!({"k": "1"}));
+    rig.apply_with("e", json!({FOLDER: "namespace_default.configmap_conf.k"}), json!({"e": "1"}));
+    rig.once(&unique).unwrap();
+    let sidecar = rig.start(&unique);
+    assert_eq!((sidecar.metric("refused"), sidecar.metric("failing")), (3, 1));
+    let files = rig.folder.files();
+    assert!(files.contains_key("conf/namespace_default.configmap_b.b"), "{files:?}");
+    assert_eq!(files.len(), 3, "{files:?}");
+    // What was in the way goes.
+    rig.delete("conf");
+    eventually("written", || {
+        rig.folder.files().contains_key("namespace_default.configmap_conf.k/namespace_default.configmap_e.e")
+    });
+    eventually("counted", || sidecar.metric("failing") == 0);
 }
 
 #[test]
@@ -334,15 +392,17 @@ fn the_method_list_mirrors_once() {
     let rig = Rig::new();
     rig.apply("a", json!({"a": "1"}));
     rig.create_secret(json!({"metadata": {"name": "s", "labels": {"app": "y"}}, "stringData": {"s": "2"}}));
-    run(rig.settings(&[("METHOD", "LIST")]), &rig.client(), &Stop::new(), &Status::default()).unwrap();
+    rig.once(&[]).unwrap();
     rig.folder.wait_for(&[("a", "1"), ("s", "2")]);
     assert!(!rig.server.requests().iter().any(|request| request.contains("watch")));
+    // What is in the way of one object is said; that nothing can be noted is a failure.
     fs::create_dir(rig.folder.0.join("b")).unwrap();
-    rig.apply("b", json!({"b": "1"}));
-    let failed = run(rig.settings(&[("METHOD", "LIST")]), &rig.client(), &Stop::new(), &Status::default())
-        .unwrap_err();
-    assert!(
-        failed.to_string().contains("configmap default/b") && failed.to_string().contains("is a folder"),
-        "{failed}"
-    );
+    rig.apply("b", json!({"b": "1", "c": "1"}));
+    rig.once(&[]).unwrap();
+    rig.folder.wait_for(&[("a", "1"), ("c", "1"), ("s", "2")]);
+    let (list, _) = rig.folder.state();
+    fs::remove_file(&list).unwrap();
+    fs::create_dir(&list).unwrap();
+    let failed = rig.once(&[]).unwrap_err();
+    assert!(failed.contains(list.to_str().unwrap()), "{failed}");
 }

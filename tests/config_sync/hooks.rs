@@ -7,10 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use listwatch::Stop;
 use serde_json::json;
 
-use crate::config_sync::sidecar::{Status, run};
 use crate::rig::{Rig, eventually};
 
 /// More than a burst's end, less than the time between tries.
@@ -44,8 +42,9 @@ impl Told {
                 let mut seen = seen.lock().unwrap();
                 let code = codes.get(seen.len()).unwrap_or(&200);
                 seen.push(head + &String::from_utf8(body).unwrap());
-                let answer = format!("HTTP/1.1 {code} X\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok");
-                reader.into_inner().write_all(answer.as_bytes()).unwrap();
+                // The body is no text, which is no matter.
+                let head = format!("HTTP/1.1 {code} X\r\nConnection: close\r\nContent-Length: 2\r\n\r\n");
+                reader.into_inner().write_all(&[head.as_bytes(), b"\xff\0"].concat()).unwrap();
             }
         };
         thread::Builder::new().name("told".into()).spawn(serve).unwrap();
@@ -124,6 +123,56 @@ fn it_is_told_until_that_succeeds() {
 }
 
 #[test]
+fn a_hook_that_never_succeeds_holds_up_no_other() {
+    let (rig, told) = (Rig::timeless(), Told::start(&[]));
+    let file = rig.folder.0.with_extension("pid");
+    let signal = [("SIGNAL", "WINCH"), ("SIGNAL_PID_FILE", file.to_str().unwrap())];
+    let sidecar = rig.start(&[&signal[..], &[("REQ_URL", &told.url)]].concat());
+    told.wait_for(&rig, 1);
+    let failed = || sidecar.metric(r#"hooks_total{result="failed"}"#);
+    eventually("tried again", || {
+        rig.clock.advance(A_WHILE);
+        failed() > 4
+    });
+    assert_eq!(told.count(), 1, "what has succeeded is not done again");
+    // A change is told of to all, and at once.
+    rig.apply("a", json!({"a": "1"}));
+    rig.folder.wait_for(&[("a", "1")]);
+    let start = rig.clock.now();
+    told.wait_for(&rig, 2);
+    assert!(rig.clock.now() - start < Duration::from_secs(8), "sooner than the next try would be");
+    std::fs::write(&file, std::process::id().to_string()).unwrap(); // a signal that is ignored
+    eventually("it succeeds", || {
+        rig.clock.advance(A_WHILE);
+        sidecar.metric(r#"hooks_total{result="done"}"#) == 3
+    });
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(told.count(), 2);
+}
+
+#[test]
+fn once_a_hook_that_fails_is_no_failure() {
+    let rig = Rig::timeless();
+    rig.apply("a", json!({"a": "1"}));
+    let refused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("http://{refused}");
+    let hooks = [("SIGNAL", "HUP"), ("SIGNAL_PID_FILE", "/nowhere"), ("REQ_URL", &*url)];
+    let ended = std::sync::atomic::AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let done = rig.once(&hooks);
+            ended.store(true, std::sync::atomic::Ordering::SeqCst);
+            done.unwrap();
+        });
+        eventually("it ends", || {
+            rig.clock.advance(Duration::from_secs(1));
+            ended.load(std::sync::atomic::Ordering::SeqCst)
+        });
+    });
+    rig.folder.wait_for(&[("a", "1")]);
+}
+
+#[test]
 fn a_program_that_never_answers_holds_up_neither_files_nor_the_end() {
     let rig = Rig::new();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -141,12 +190,7 @@ fn the_process_of_a_file_gets_a_signal() {
     let mut program = Command::new("sleep").arg("1000").spawn().unwrap();
     let file = rig.folder.0.with_extension("pid");
     std::fs::write(&file, format!("{}\n", program.id())).unwrap();
-    let once = rig.settings(&[
-        ("METHOD", "LIST"),
-        ("SIGNAL", "SIGUSR1"),
-        ("SIGNAL_PID_FILE", file.to_str().unwrap()),
-    ]);
-    run(once, &rig.client(), &Stop::new(), &Status::default()).unwrap();
+    rig.once(&[("SIGNAL", "SIGUSR1"), ("SIGNAL_PID_FILE", file.to_str().unwrap())]).unwrap();
     std::fs::remove_file(&file).unwrap();
     assert_eq!(program.wait().unwrap().signal(), Some(10));
 }
@@ -167,8 +211,7 @@ fn of_processes_with_a_name_the_parent_gets_a_signal() {
         .unwrap();
     let mut line = String::new();
     BufReader::new(program.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let once = [("METHOD", "LIST"), ("SIGNAL", "USR2"), ("SIGNAL_PROCESS", &name)];
-    run(rig.settings(&once), &rig.client(), &Stop::new(), &Status::default()).unwrap();
+    rig.once(&[("SIGNAL", "USR2"), ("SIGNAL_PROCESS", &name)]).unwrap();
     let input = program.stdin.take(); // or waiting would close it
     assert_eq!(program.wait().unwrap().signal(), Some(12));
     assert_eq!(processes(&name), 1);

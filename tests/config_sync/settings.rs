@@ -31,6 +31,8 @@ fn what_is_wrong_is_said_with_the_name_of_the_variable() {
         (&[("RESOURCE", "pod")], "RESOURCE is \"pod\""),
         (&[("DEFAULT_FILE_MODE", "8")], "DEFAULT_FILE_MODE"),
         (&[("DEFAULT_FILE_MODE", "4755")], "DEFAULT_FILE_MODE"),
+        (&[("DEFAULT_FILE_MODE", "000")], "DEFAULT_FILE_MODE"),
+        (&[("DEFAULT_FILE_MODE", "200")], "DEFAULT_FILE_MODE"),
         (&[("HEALTH_PORT", "x")], "HEALTH_PORT"),
         (&[("SCRIPT", "/x.sh")], "SCRIPT is not supported"),
         (&[("RESOURCE_NAME", "x")], "RESOURCE_NAME is not supported"),

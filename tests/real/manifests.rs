@@ -78,6 +78,29 @@ fn the_manifests_of_config_sync_are_taken_and_give_the_rights_that_it_needs() {
     let refused = pods.create(&PostParams::default(), &Object::from_value(loose).unwrap()).unwrap_err();
     assert!(refused.is_forbidden(), "it does enforce: {refused}");
 
+    // The sidecar has what a client in a cluster reads, the program beside it does not, and none of it is on a disk.
+    let spec = &template["spec"];
+    assert_eq!(spec["automountServiceAccountToken"], false);
+    let mounts = |container: &Value| -> BTreeMap<String, String> {
+        let all = container["volumeMounts"].as_array().unwrap().iter();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        all.map(|mount| (text(&mount["name"]), text(&mount["mountPath"]))).collect()
+    };
+    let sidecars = mounts(&spec["initContainers"][0]);
+    assert_eq!(sidecars["token"], "/var/run/secrets/kubernetes.io/serviceaccount");
+    assert!(!mounts(&spec["containers"][0]).contains_key("token"));
+    let volume = |name: &str| spec["volumes"].as_array().unwrap().iter().find(|v| v["name"] == name).unwrap();
+    assert_eq!(volume("files")["emptyDir"]["medium"], "Memory");
+    let sources = volume("token")["projected"]["sources"].as_array().unwrap();
+    let paths: Vec<_> = sources
+        .iter()
+        .map(|source| {
+            let of = source.as_object().unwrap().values().next().unwrap();
+            of["path"].as_str().or_else(|| of["items"][0]["path"].as_str()).unwrap()
+        })
+        .collect();
+    assert_eq!(paths, ["token", "ca.crt", "namespace"]);
+
     // What the account may beyond what each service account may.
     let acting = |name: &str| {
         let account = Impersonate {
@@ -89,8 +112,7 @@ fn the_manifests_of_config_sync_are_taken_and_give_the_rights_that_it_needs() {
         Client::new(admin.config().clone().with_impersonate(account).with_namespace(NAMESPACE)).unwrap()
     };
     let client = acting(template["spec"]["serviceAccountName"].as_str().unwrap());
-    let wanted =
-        json!({"apiGroups": [""], "resources": ["configmaps", "secrets"], "verbs": ["list", "watch"]});
+    let wanted = json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]});
     let others = rights(&acting("another"), NAMESPACE);
     let own =
         rights(&client, NAMESPACE).into_iter().filter(|rule| !others.contains(rule)).collect::<Vec<_>>();

@@ -13,6 +13,8 @@ use log::warn;
 pub(crate) enum Kind {
     ConfigMap,
     Secret,
+    /// No object: an earlier run, whose files are to go.
+    Earlier,
 }
 
 impl Kind {
@@ -20,6 +22,7 @@ impl Kind {
         match self {
             Self::ConfigMap => "configmap",
             Self::Secret => "secret",
+            Self::Earlier => "earlier run",
         }
     }
 }
@@ -31,9 +34,18 @@ pub(crate) struct Source {
     pub(crate) key: ObjectKey,
 }
 
+impl Source {
+    pub(crate) fn earlier() -> Self {
+        Self { kind: Kind::Earlier, key: ObjectKey::new(None, "") }
+    }
+}
+
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.kind.name(), self.key)
+        match self.kind {
+            Kind::Earlier => f.write_str("files of an earlier run"),
+            kind => write!(f, "{} {}", kind.name(), self.key),
+        }
     }
 }
 

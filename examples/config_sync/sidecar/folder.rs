@@ -19,6 +19,11 @@ use super::settings::Settings;
 /// How our own files begin: which files are ours, the lock, and what is written before it gets its name. No key may.
 const OWN: &str = ".config-sync.";
 
+/// Bytes of the name of a file.
+const NAME_MAX: usize = 255;
+/// Bytes of a path, and one.
+const PATH_MAX: usize = 4096;
+
 pub(crate) struct Folder {
     root: PathBuf,
     /// What is chosen: those of another selection have a list of their own, though they share the folder.
@@ -33,6 +38,8 @@ pub(crate) struct Folder {
     annotation: String,
     unique: bool,
     mode: u32,
+    /// What is written down is not `ours`: the next time.
+    unsaved: bool,
     /// Never less than what is on the disk and was written by us: written down before a file is, and after one is removed.
     ours: BTreeSet<PathBuf>,
 }
@@ -62,6 +69,7 @@ impl Folder {
             annotation: settings.folder_annotation.clone(),
             unique: settings.unique_filenames,
             mode: settings.file_mode,
+            unsaved: false,
             ours: BTreeSet::new(),
             root,
         };
@@ -101,7 +109,12 @@ impl Folder {
         if self.base(&path).is_none() {
             return Err(refused("it is outside of FOLDER and ALLOWED_FOLDERS"));
         }
-        Ok(path.join(name))
+        path.push(name);
+        // Those of Linux: a try would fail each time.
+        if path.as_os_str().len() >= PATH_MAX || path.iter().any(|part| part.len() > NAME_MAX) {
+            return Err(format!("{source}: key {key:?} is refused: the name of its file is too long"));
+        }
+        Ok(path)
     }
 
     /// The allowed folder that `path` is in.
@@ -135,11 +148,12 @@ impl Folder {
         match fs::symlink_metadata(path) {
             Ok(there) if there.is_dir() => return Err(refused(path, "is a folder")),
             Ok(there) if there.is_file() && has(path, &there, content) => {
-                if there.permissions().mode() & 0o7777 != self.mode {
-                    fs::set_permissions(path, Permissions::from_mode(self.mode))
-                        .map_err(|e| named(path, &e))?;
+                let mode = Permissions::from_mode(self.mode);
+                // A file of another user can be replaced, not changed.
+                if there.permissions().mode() & 0o7777 == self.mode || fs::set_permissions(path, mode).is_ok()
+                {
+                    return Ok(false);
                 }
-                return Ok(false);
             }
             _ => {}
         }
@@ -170,7 +184,8 @@ impl Folder {
     pub(crate) fn own<'a>(&mut self, paths: impl IntoIterator<Item = &'a PathBuf>) -> io::Result<()> {
         let before = self.ours.len();
         self.ours.extend(paths.into_iter().cloned());
-        if self.ours.len() == before { Ok(()) } else { self.save() }
+        self.unsaved |= self.ours.len() != before;
+        self.save()
     }
 
     /// Notes that these are ours no more: after they were removed.
@@ -179,7 +194,8 @@ impl Folder {
         for path in paths {
             self.ours.remove(path);
         }
-        if self.ours.len() == before { Ok(()) } else { self.save() }
+        self.unsaved |= self.ours.len() != before;
+        self.save()
     }
 
     fn state(&self) -> PathBuf {
@@ -209,13 +225,18 @@ impl Folder {
         files.files.iter().map(|path| self.root.join(path)).filter(sound).collect()
     }
 
-    fn save(&self) -> io::Result<()> {
+    fn save(&mut self) -> io::Result<()> {
+        if !self.unsaved {
+            return Ok(());
+        }
         let files =
             self.ours.iter().map(|path| path.strip_prefix(&self.root).unwrap_or(path).to_owned()).collect();
         let text = serde_json::to_vec(&State { selection: self.selection.clone(), files })?;
         // On the disk before what it tells of is.
         let path = self.state();
-        self.replace(&path, &text, 0o600, true).map_err(|e| named(&path, &e))
+        self.replace(&path, &text, 0o600, true).map_err(|e| named(&path, &e))?;
+        self.unsaved = false;
+        Ok(())
     }
 
     /// Writes another file and gives it the name.
@@ -272,8 +293,13 @@ fn has(path: &Path, there: &Metadata, content: &[u8]) -> bool {
     there.len() == content.len() as u64 && fs::read(path).is_ok_and(|now| now == content)
 }
 
+/// Whether another try fails, too, unless objects change or somebody changes the folder.
+pub(crate) fn is_lasting(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::InvalidInput
+}
+
 fn refused(path: &Path, why: &str) -> io::Error {
-    io::Error::new(ErrorKind::PermissionDenied, format!("{} {why}", path.display()))
+    io::Error::new(ErrorKind::InvalidInput, format!("{} {why}", path.display()))
 }
 
 fn named(path: &Path, error: &io::Error) -> io::Error {

@@ -1,5 +1,6 @@
 //! What is told to the program beside us when its files have changed.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
@@ -44,17 +45,25 @@ pub(crate) enum Process {
 }
 
 impl Hook {
-    /// Once.
-    fn run(&self, stop: &Stop) -> Result<(), Failure> {
+    /// Once, but for the processes that were told already.
+    fn run(&self, told: &mut HashSet<Pid>, stop: &Stop) -> Result<(), Failure> {
         match self {
             Self::Call(call) => {
-                let done = call.client.with_stop(stop).request_text(&call.request);
+                let done = call.client.with_stop(stop).request_bytes(&call.request);
                 done.map_err(|e| e.to_string().replace(&call.query, ""))?;
             }
             Self::Signal(signal, process) => {
+                let mut failed = Ok(());
                 for id in process.find()? {
-                    kill_process(id, *signal).map_err(|e| format!("process {}: {e}", id.as_raw_nonzero()))?;
+                    if told.contains(&id) {
+                        continue;
+                    }
+                    match kill_process(id, *signal) {
+                        Ok(()) => drop(told.insert(id)),
+                        Err(e) => failed = Err(format!("process {}: {e}", id.as_raw_nonzero())),
+                    }
                 }
+                failed?;
             }
         }
         Ok(())
@@ -173,10 +182,14 @@ impl Teller {
         let (changed, changes) = bounded(1);
         let stop = stop.clone();
         let thread = thread::Builder::new().name("hooks".into()).spawn(move || {
-            while changes_settled(&changes, &clock, &stop) {
-                for hook in &hooks {
-                    tell(hook, &clock, &tally, &stop);
+            let (mut round, mut delay) = (Round::default(), FIRST_DELAY);
+            while let Some(changed) = wait(&changes, round.left().then_some(delay), &clock, &stop) {
+                if changed {
+                    (round, delay) = (Round::of(&hooks), FIRST_DELAY);
+                } else {
+                    delay = (delay * 2).min(LONGEST_DELAY);
                 }
+                round.run(Some(delay), &tally, &stop);
             }
         })?;
         Ok(Self { changed, thread })
@@ -193,48 +206,66 @@ impl Teller {
     }
 }
 
-/// Waits for a change, and for the end of its burst. `false` once stopped.
-fn changes_settled(changes: &Receiver<()>, clock: &Clock, stop: &Stop) -> bool {
-    select! {
-        recv(changes) -> _ => {}
-        recv(stop.signal()) -> _ => return false,
+/// Waits for a change and for the end of its burst, or for the next try if there is one. Returns whether something has
+/// changed; `None` once stopped.
+fn wait(changes: &Receiver<()>, again: Option<Duration>, clock: &Clock, stop: &Stop) -> Option<bool> {
+    match again.map(|delay| clock.now() + delay) {
+        None => select! {
+            recv(changes) -> _ => {}
+            recv(stop.signal()) -> _ => return None,
+        },
+        // In pieces, as a change does not wait for the next try.
+        Some(next) => {
+            while changes.try_recv().is_err() {
+                if clock.now() >= next {
+                    return Some(false);
+                }
+                if clock.sleep(QUIET, stop) {
+                    return None;
+                }
+            }
+        }
     }
     let end = clock.now() + LONGEST_BURST;
     loop {
         if clock.sleep(QUIET, stop) {
-            return false;
+            return None;
         }
         if changes.try_recv().is_err() || clock.now() >= end {
-            return true;
+            return Some(true);
         }
     }
 }
 
-/// Until it succeeds.
-fn tell(hook: &Hook, clock: &Clock, tally: &Tally, stop: &Stop) {
-    let mut delay = FIRST_DELAY;
-    while let Err(e) = once(hook, tally, stop) {
-        if stop.is_stopped() {
-            return;
-        }
-        warn!("{hook}: {e}; again in {delay:?}");
-        if clock.sleep(delay, stop) {
-            return;
-        }
-        delay = (delay * 2).min(LONGEST_DELAY);
-    }
-}
+/// The hooks that have not succeeded since the last change, each with the processes that were told.
+#[derive(Default)]
+pub(crate) struct Round<'a>(Vec<(&'a Hook, HashSet<Pid>)>);
 
-/// One try.
-pub(crate) fn once(hook: &Hook, tally: &Tally, stop: &Stop) -> Result<(), Failure> {
-    debug!("{hook}: now");
-    let done = hook.run(stop);
-    match &done {
-        Ok(()) => {
-            tally.hooks_done.add();
-            info!("{hook}: done");
-        }
-        Err(_) => tally.hooks_failed.add(),
+impl<'a> Round<'a> {
+    pub(crate) fn of(hooks: &'a [Hook]) -> Self {
+        Self(hooks.iter().map(|hook| (hook, HashSet::new())).collect())
     }
-    done
+
+    /// Whether there are any.
+    pub(crate) fn left(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    /// One try of each. `again`: when the next one of those that fail will be.
+    pub(crate) fn run(&mut self, again: Option<Duration>, tally: &Tally, stop: &Stop) {
+        self.0.retain_mut(|(hook, told)| {
+            debug!("{hook}: now");
+            let Err(e) = hook.run(told, stop) else {
+                tally.hooks_done.add();
+                info!("{hook}: done");
+                return false;
+            };
+            tally.hooks_failed.add();
+            match again {
+                Some(delay) => warn!("{hook}: {e}; again in {delay:?}"),
+                None => warn!("{hook}: {e}"),
+            }
+            true
+        });
+    }
 }

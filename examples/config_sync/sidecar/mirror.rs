@@ -1,13 +1,14 @@
 //! Makes the files what the objects say.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
 use std::path::PathBuf;
 
 use log::{info, warn};
 
 use super::Failure;
 use super::claims::{Claim, Claims, Object, Source};
-use super::folder::Folder;
+use super::folder::{self, Folder};
 use super::tally::Tally;
 
 /// Finds an object in the cache.
@@ -18,10 +19,17 @@ pub(crate) struct Mirror {
     claims: Claims,
     refused: HashMap<Source, usize>,
     /// Objects of which something could not be written or removed.
-    failing: BTreeMap<Source, String>,
+    failing: BTreeMap<Source, Trouble>,
     /// Files that could not be removed, or noted as ours: for the next time.
     missed: BTreeSet<PathBuf>,
     tally: Tally,
+}
+
+#[derive(Default)]
+pub(crate) struct Trouble {
+    pub(crate) why: String,
+    /// Something is in the way, and stays there: no fault of the folder.
+    pub(crate) lasting: bool,
 }
 
 impl Mirror {
@@ -36,7 +44,8 @@ impl Mirror {
         }
     }
 
-    /// Writes what all objects say, and removes what an earlier run left of others. Returns the objects that failed.
+    /// Writes what all objects say, and removes what an earlier run left of others. Returns what failed: objects, and
+    /// perhaps [`Source::earlier`].
     pub(crate) fn first(&mut self, objects: &[Object], find: Find<'_>) -> Result<Vec<Source>, Failure> {
         let mut touched = self.folder.ours().clone();
         for object in objects {
@@ -44,7 +53,7 @@ impl Mirror {
             let wanted = self.wanted(&source, Some(object));
             touched.extend(self.claims.set(&source, wanted));
         }
-        Ok(self.settle(&touched, find, None)?.1)
+        Ok(self.settle(&touched, find, &Source::earlier())?.1)
     }
 
     /// Does what the change of one object asks for. Returns whether a file has changed, and the objects that failed.
@@ -53,20 +62,17 @@ impl Mirror {
         let mut touched = self.claims.set(source, wanted);
         self.failing.remove(source);
         touched.append(&mut self.missed);
-        self.settle(&touched, find, Some(source)).unwrap_or_else(|e| {
-            self.failing.insert(source.clone(), e.to_string());
+        self.settle(&touched, find, source).unwrap_or_else(|e| {
+            self.failing.insert(source.clone(), Trouble { why: e.to_string(), lasting: false });
+            self.tally.failing.set(self.failing.len());
             self.missed = touched;
             (false, vec![source.clone()])
         })
     }
 
     /// Why this object could not be mirrored the last time.
-    pub(crate) fn failure(&self, source: &Source) -> Option<&str> {
-        self.failing.get(source).map(String::as_str)
-    }
-
-    pub(crate) fn is_complete(&self) -> bool {
-        self.failing.is_empty()
+    pub(crate) fn failure(&self, source: &Source) -> Option<&Trouble> {
+        self.failing.get(source)
     }
 
     fn wanted(&mut self, source: &Source, object: Option<&Object>) -> Vec<(PathBuf, Claim)> {
@@ -95,12 +101,17 @@ impl Mirror {
         &mut self,
         paths: &BTreeSet<PathBuf>,
         find: Find<'_>,
-        doing: Option<&Source>,
+        doing: &Source,
     ) -> Result<(bool, Vec<Source>), Failure> {
         let (claimed, nobodys): (Vec<_>, Vec<_>) =
             paths.iter().partition(|path| self.claims.winner(path).is_some());
         self.folder.own(claimed.iter().copied())?;
-        let (mut changed, mut failed, mut removed) = (false, BTreeMap::new(), Vec::new());
+        let (mut changed, mut removed) = (false, Vec::new());
+        let mut failed = BTreeMap::<Source, Trouble>::new();
+        let mut fail = |source: &Source, e: &io::Error| {
+            let lasting = folder::is_lasting(e) && failed.get(source).is_none_or(|before| before.lasting);
+            failed.insert(source.clone(), Trouble { why: e.to_string(), lasting });
+        };
         for path in claimed {
             let Some(claim) = self.claims.winner(path) else { continue };
             // An object that has gone or lost the key meanwhile is in the queue.
@@ -113,13 +124,13 @@ impl Mirror {
                     changed = true;
                 }
                 Ok(false) => {}
-                Err(e) => drop(failed.insert(claim.source.clone(), e.to_string())),
+                Err(e) => fail(&claim.source, &e),
             }
         }
         // After the others, so that a file that moves is at one of its places at least.
         for path in nobodys.into_iter().filter(|path| self.folder.ours().contains(*path)) {
-            match (self.folder.remove(path), doing) {
-                (Ok(was_there), _) => {
+            match self.folder.remove(path) {
+                Ok(was_there) => {
                     if was_there {
                         info!("removed {}", path.display());
                         self.tally.removed.add();
@@ -127,12 +138,9 @@ impl Mirror {
                     }
                     removed.push(path.clone());
                 }
-                (Err(e), doing) => {
+                Err(e) => {
                     self.missed.insert(path.clone());
-                    match doing {
-                        Some(source) => drop(failed.insert(source.clone(), e.to_string())),
-                        None => warn!("{e}"),
-                    }
+                    fail(doing, &e);
                 }
             }
         }

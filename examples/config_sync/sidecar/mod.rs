@@ -29,7 +29,7 @@ use log::{info, warn};
 
 use claims::{Kind, Object, Source};
 use folder::Folder;
-use hook::Teller;
+use hook::{Round, Teller};
 use mirror::Mirror;
 use probes::{Endpoints, Probes};
 use settings::Namespaces;
@@ -106,19 +106,25 @@ fn once(
     }
     let by_source: HashMap<_, _> = objects.iter().map(|object| (object.source(), object)).collect();
     let find = |source: &Source| by_source.get(source).copied().cloned();
-    if let Some(source) = mirror.first(&objects, &find)?.first() {
-        return Err(format!("{source}: {}", mirror.failure(source).unwrap_or_default()).into());
-    }
-    for hook in settings.hooks.iter().filter(|_| !settings.skip_init) {
-        let mut tried = 1;
-        while let Err(e) = hook::once(hook, tally, stop) {
-            if tried == TRIES || client.clock().sleep(Duration::from_secs(1 << tried), stop) {
-                return Err(format!("{hook}: {e}").into());
-            }
-            tried += 1;
+    let mut done = Ok(());
+    for source in mirror.first(&objects, &find)? {
+        match mirror.failure(&source) {
+            // The next try would fail as this one.
+            Some(trouble) if trouble.lasting => warn!("{source}: {}", trouble.why),
+            Some(trouble) => done = Err(format!("{source}: {}", trouble.why).into()),
+            None => {}
         }
     }
-    Ok(())
+    let mut round = Round::of(if settings.skip_init || done.is_err() { &[] } else { &settings.hooks });
+    // Before the program is there, as in an init container, nobody can be told: no failure.
+    for tried in 1..=TRIES {
+        let again = Some(Duration::from_secs(1 << tried)).filter(|_| tried < TRIES);
+        round.run(again, tally, stop);
+        if !round.left() || again.is_none_or(|delay| client.clock().sleep(delay, stop)) {
+            break;
+        }
+    }
+    done
 }
 
 fn follow(
@@ -142,19 +148,20 @@ fn follow(
     let tell = || teller.iter().for_each(Teller::changed);
     if cache.wait_for_sync(stop) {
         let find = |source: &Source| cache.find(source);
-        // What failed is tried again: the handlers have put every object into the queue.
-        mirror.first(&cache.objects(), &find)?;
+        for source in mirror.first(&cache.objects(), &find)? {
+            retry(&queue, &mirror, source);
+        }
         if !settings.skip_init {
             tell();
         }
-        if mirror.is_complete() {
-            info!(
-                "the first mirror is complete: {} files of {} objects",
-                tally.files.get(),
-                tally.objects.get()
-            );
-            tally.ready.set(1);
-        }
+        info!(
+            "the first mirror is complete: {} files of {} objects, {} failing",
+            tally.files.get(),
+            tally.objects.get(),
+            tally.failing.get()
+        );
+        // Whatever failed: one object does not keep a pod from starting.
+        tally.ready.set(1);
         // One worker: this thread. Each key comes once for all that happened to its object meanwhile.
         while let Some(source) = queue.next(stop) {
             let (changed, failed) = mirror.follow(&source, &find);
@@ -165,9 +172,6 @@ fn follow(
             if changed {
                 tell();
             }
-            if mirror.is_complete() {
-                tally.ready.set(1);
-            }
         }
     }
     stop.stop();
@@ -177,7 +181,7 @@ fn follow(
 }
 
 fn retry(queue: &WorkQueue<Source>, mirror: &Mirror, source: Source) {
-    let why = mirror.failure(&source).unwrap_or_default().to_owned();
+    let why = mirror.failure(&source).map(|trouble| &*trouble.why).unwrap_or_default();
     let delay = queue.add_rate_limited(source.clone());
     warn!("{source}: {why}; again in {delay:?}");
 }
@@ -215,26 +219,26 @@ impl Cache {
         for namespace in namespaces(settings, client) {
             let namespace = namespace.as_deref();
             if settings.configmaps {
-                let informer = informer(
+                let api = api(client, namespace);
+                cache.configmaps.push(informer(
                     settings,
-                    api(client, namespace),
+                    api,
                     Kind::ConfigMap,
                     |o: &mut ConfigMap| &mut o.metadata,
                     queue,
-                )?;
-                informer.start(stop)?;
-                cache.configmaps.push(informer);
+                    stop,
+                )?);
             }
             if settings.secrets {
-                let informer = informer(
+                let api = api(client, namespace);
+                cache.secrets.push(informer(
                     settings,
-                    api(client, namespace),
+                    api,
                     Kind::Secret,
                     |o: &mut Secret| &mut o.metadata,
                     queue,
-                )?;
-                informer.start(stop)?;
-                cache.secrets.push(informer);
+                    stop,
+                )?);
             }
         }
         Ok(cache)
@@ -251,6 +255,7 @@ impl Cache {
             Kind::ConfigMap => {
                 self.configmaps.iter().find_map(|i| i.lister().get_key(&source.key)).map(Object::ConfigMap)
             }
+            Kind::Earlier => None,
             Kind::Secret => {
                 self.secrets.iter().find_map(|i| i.lister().get_key(&source.key)).map(Object::Secret)
             }
@@ -271,12 +276,14 @@ impl Cache {
     }
 }
 
+/// A running one.
 fn informer<K: StaticResource>(
     settings: &Settings,
     api: Api<K>,
     kind: Kind,
     metadata: fn(&mut K) -> &mut ObjectMeta,
     queue: &WorkQueue<Source>,
+    stop: &Stop,
 ) -> Result<Informer<K>, Failure> {
     let annotation = settings.folder_annotation.clone();
     // `kubectl apply` keeps a second copy of all data in an annotation.
@@ -297,6 +304,7 @@ fn informer<K: StaticResource>(
         .on_update(move |_, object| updated.add(source(object)))
         .on_delete(move |gone| deleted.add(source(&gone.object)));
     informer.add_handler(handlers)?;
+    informer.start(stop)?;
     Ok(informer)
 }
 

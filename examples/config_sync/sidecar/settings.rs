@@ -71,7 +71,7 @@ impl Settings {
             warn!("METHOD=SLEEP watches, which costs less and is sooner");
         }
         let mode = get("DEFAULT_FILE_MODE").unwrap_or_else(|| "644".into());
-        let file_mode = u32::from_str_radix(&mode, 8).ok().filter(|mode| *mode <= 0o777);
+        let file_mode = u32::from_str_radix(&mode, 8).ok().filter(|mode| (0o400..=0o777).contains(mode));
         Ok(Self {
             selector,
             folder: absolute(&required("FOLDER")?)?,
@@ -88,7 +88,8 @@ impl Settings {
             configmaps,
             secrets,
             unique_filenames: flag("UNIQUE_FILENAMES"),
-            file_mode: file_mode.ok_or_else(|| format!("DEFAULT_FILE_MODE is {mode:?}, not 000 to 777"))?,
+            file_mode: file_mode
+                .ok_or_else(|| format!("DEFAULT_FILE_MODE is {mode:?}, not 400 to 777: we read them, too"))?,
             once: method == "LIST",
             hooks: hooks(&get)?,
             skip_init: flag("REQ_SKIP_INIT"),

@@ -56,7 +56,7 @@ impl Counts {
             ("objects", "ConfigMaps and Secrets that are mirrored.", &self.objects),
             ("refused", "Files that may not be written where their object says.", &self.refused),
             ("failing", "Objects of which a file cannot be written or removed.", &self.failing),
-            ("ready", "Whether the first mirror is complete.", &self.ready),
+            ("ready", "Whether the first mirror is complete: each object was tried.", &self.ready),
         ] {
             text.gauge(&format!("config_sync_{name}"), help).sample(&[], count.get() as f64);
         }
