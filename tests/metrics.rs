@@ -217,6 +217,61 @@ fn get(address: SocketAddr, path: &str) -> String {
 }
 
 #[test]
+fn the_probes_of_the_examples_limit_how_long_and_how_many() {
+    let (entered, inside) = unbounded();
+    let (release, released) = unbounded::<()>();
+    let endpoints = probes::Endpoints {
+        metrics: Box::new(|| "a 1\n".into()),
+        healthz: Box::new(move || {
+            entered.send(()).unwrap();
+            (released.recv().is_ok(), "ok".into())
+        }),
+        readyz: Box::new(|| (true, "ok".into())),
+    };
+    let stop = Stop::new();
+    let probes = probes::Probes::serve("127.0.0.1:0", endpoints, &stop).unwrap();
+    let clients: Vec<_> = (0..20)
+        .map(|_| {
+            let mut client = TcpStream::connect(probes.address()).unwrap();
+            client.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").unwrap();
+            client
+        })
+        .collect();
+    (0..16).for_each(|_| inside.recv_timeout(SOON).unwrap());
+    assert!(inside.recv_timeout(Duration::from_millis(100)).is_err(), "the others wait");
+    (0..20).for_each(|_| release.send(()).unwrap());
+    (16..20).for_each(|_| inside.recv_timeout(SOON).unwrap());
+    drop(clients);
+
+    // Who sends a byte now and then is not waited for: neither for long, nor at the end.
+    let dribbling = || {
+        let mut client = TcpStream::connect(probes.address()).unwrap();
+        let reader = client.try_clone().unwrap();
+        let stop = Stop::new();
+        let ending = stop.clone();
+        let dribble =
+            move || while !ending.sleep(Duration::from_millis(20)) && client.write_all(b"x").is_ok() {};
+        std::thread::Builder::new().name("test-dribble".into()).spawn(dribble).unwrap();
+        reader.set_read_timeout(Some(SOON)).unwrap();
+        (reader, stop)
+    };
+    let (mut first, first_stop) = dribbling();
+    let ended = first.read(&mut [0]);
+    let is_wait = |e: &std::io::Error| e.kind() == std::io::ErrorKind::WouldBlock;
+    assert!(!ended.is_err_and(|e| is_wait(&e)), "it is closed");
+    first_stop.stop();
+    let (_second, second_stop) = dribbling();
+    let (ended, end) = bounded(1);
+    let end_them = move || {
+        drop(probes);
+        ended.send(()).unwrap();
+    };
+    std::thread::Builder::new().name("test-drop".into()).spawn(end_them).unwrap();
+    end.recv_timeout(SOON).unwrap();
+    second_stop.stop();
+}
+
+#[test]
 fn the_probes_of_the_examples_answer_while_another_client_says_nothing_and_end_when_stopped() {
     let endpoints = probes::Endpoints {
         metrics: Box::new(|| "a 1\n".into()),

@@ -1,16 +1,19 @@
-//! The endpoints that operators expect of a program: `/metrics`, `/healthz` and `/readyz`, over plain HTTP on a thread.
+//! The endpoints that operators expect of a program: `/metrics`, `/healthz` and `/readyz`, over plain HTTP: a
+//! thread, and one for each of a few clients.
 #![allow(dead_code)] // no example uses all of it
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::sync::Arc;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use listwatch::Stop;
+use crossbeam_channel::{bounded, select};
+use listwatch::{Clock, Stop};
 
-/// How long a client may take for each piece of its request, or to take the answer.
+/// How long a client may take to send its request and take the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Clients at a time; others wait.
+const MOST: usize = 16;
 /// A request of these probes is a few hundred bytes long.
 const LONGEST: usize = 8 << 10;
 
@@ -24,7 +27,7 @@ pub(crate) struct Endpoints {
     pub(crate) readyz: Box<dyn Fn() -> (bool, String) + Send + Sync>,
 }
 
-/// Serves until stopped or dropped, which waits for the answers under way.
+/// Serves until stopped or dropped, which closes the connections and waits for calls of [`Endpoints`] under way.
 pub(crate) struct Probes {
     address: SocketAddr,
     stop: Stop,
@@ -41,7 +44,7 @@ impl Probes {
             // A connection wakes the thread that waits for one.
             let _wake =
                 stopped.on_stop(move || drop(TcpStream::connect_timeout(&loopback(address), PATIENCE)));
-            accept(&listener, &Arc::new(endpoints), &stopped);
+            accept(&listener, &endpoints, &stopped);
         };
         let thread = thread::Builder::new().name("probes".into()).spawn(serve)?;
         Ok(Self { address, stop, thread: Some(thread) })
@@ -72,6 +75,7 @@ fn loopback(mut address: SocketAddr) -> SocketAddr {
 }
 
 fn accept(listener: &TcpListener, endpoints: &Endpoints, stop: &Stop) {
+    let (take, give) = bounded(MOST);
     thread::scope(|scope| {
         for stream in listener.incoming() {
             if stop.is_stopped() {
@@ -80,8 +84,18 @@ fn accept(listener: &TcpListener, endpoints: &Endpoints, stop: &Stop) {
             match stream {
                 // Each on a thread of its own, as one that says nothing must not keep a probe waiting.
                 Ok(stream) => {
-                    let answer = move || drop(answer(stream, endpoints));
-                    let _ = thread::Builder::new().name("probe".into()).spawn_scoped(scope, answer);
+                    select! {
+                        send(take, ()) -> _ => {}
+                        recv(stop.signal()) -> _ => break,
+                    }
+                    let give = &give;
+                    let answer = move || {
+                        let _ = answer(stream, endpoints, stop);
+                        let _ = give.try_recv();
+                    };
+                    if thread::Builder::new().name("probe".into()).spawn_scoped(scope, answer).is_err() {
+                        let _ = give.try_recv();
+                    }
                 }
                 // Out of files, perhaps: not tried again at once.
                 Err(_) => drop(stop.sleep(Duration::from_millis(100))),
@@ -90,11 +104,17 @@ fn accept(listener: &TcpListener, endpoints: &Endpoints, stop: &Stop) {
     });
 }
 
-fn answer(mut stream: TcpStream, endpoints: &Endpoints) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+fn answer(mut stream: TcpStream, endpoints: &Endpoints, stop: &Stop) -> io::Result<()> {
+    let (clock, open) = (Clock::system(), stream.try_clone()?);
+    let _close = stop.on_stop(move || drop(open.shutdown(Shutdown::Both)));
+    let end = clock.now() + PATIENCE;
+    let left = || match end.saturating_duration_since(clock.now()) {
+        Duration::ZERO => Err(io::ErrorKind::TimedOut),
+        left => Ok(Some(left)),
+    };
     let (mut request, mut piece) = (Vec::new(), [0; 1024]);
     while !request.windows(4).any(|end| end == b"\r\n\r\n") {
+        stream.set_read_timeout(left()?)?;
         match stream.read(&mut piece)? {
             0 => return Ok(()),
             _ if request.len() > LONGEST => return Ok(()),
@@ -127,5 +147,14 @@ fn answer(mut stream: TcpStream, endpoints: &Endpoints) -> io::Result<()> {
         "HTTP/1.1 {code} {reason}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
     );
     let body = if method == "HEAD" { "" } else { &text };
-    stream.write_all((head + body).as_bytes())
+    let answer = head + body;
+    let mut rest = answer.as_bytes();
+    while !rest.is_empty() {
+        stream.set_write_timeout(left()?)?;
+        match stream.write(rest)? {
+            0 => break,
+            amount => rest = &rest[amount..],
+        }
+    }
+    Ok(())
 }
