@@ -10,7 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::pack::{Body, Packer};
-use super::{BorrowedJson, BorrowedText, ObjectMeta, OwnerReference, Resource, Text, Whole, tell};
+use super::{BorrowedJson, BorrowedText, ObjectMeta, Resource, Text, Whole, tell};
 use crate::error::{Error, Result};
 
 /// An object of any kind, kept whole as JSON text but for `managedFields`; in a cache the text is packed (feature
@@ -251,38 +251,6 @@ impl fmt::Debug for Object {
 }
 
 impl Resource for Object {
-    fn name(&self) -> &str {
-        &self.metadata.name
-    }
-
-    fn namespace(&self) -> Option<&str> {
-        Some(&*self.metadata.namespace).filter(|ns| !ns.is_empty())
-    }
-
-    fn uid(&self) -> &str {
-        &self.metadata.uid
-    }
-
-    fn resource_version(&self) -> &str {
-        &self.metadata.resource_version
-    }
-
-    fn label(&self, key: &str) -> Option<&str> {
-        self.metadata.labels.get(key)
-    }
-
-    fn annotation(&self, key: &str) -> Option<&str> {
-        self.metadata.annotations.get(key)
-    }
-
-    fn controller(&self) -> Option<OwnerReference> {
-        self.metadata.owner_references.iter().find(|o| o.controller == Some(true)).cloned()
-    }
-
-    fn is_deleting(&self) -> bool {
-        self.metadata.deletion_timestamp.is_some()
-    }
-
     fn metadata(&self) -> &ObjectMeta {
         &self.metadata
     }

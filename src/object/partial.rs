@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{ObjectMeta, OwnerReference, Resource};
+use super::{ObjectMeta, Resource};
 
 /// Of an object of any kind its metadata alone. The server is asked for no more, so lists and watches of it are a fraction
 /// of the whole, and a cache of it is the cheapest there is: for owners, labels, and counting.
@@ -30,38 +30,6 @@ pub struct PartialObjectMetadata {
 
 impl Resource for PartialObjectMetadata {
     const METADATA_ONLY: bool = true;
-
-    fn name(&self) -> &str {
-        &self.metadata.name
-    }
-
-    fn namespace(&self) -> Option<&str> {
-        Some(&*self.metadata.namespace).filter(|namespace| !namespace.is_empty())
-    }
-
-    fn uid(&self) -> &str {
-        &self.metadata.uid
-    }
-
-    fn resource_version(&self) -> &str {
-        &self.metadata.resource_version
-    }
-
-    fn label(&self, key: &str) -> Option<&str> {
-        self.metadata.labels.get(key)
-    }
-
-    fn annotation(&self, key: &str) -> Option<&str> {
-        self.metadata.annotations.get(key)
-    }
-
-    fn controller(&self) -> Option<OwnerReference> {
-        self.metadata.owner_references.iter().find(|owner| owner.controller == Some(true)).cloned()
-    }
-
-    fn is_deleting(&self) -> bool {
-        self.metadata.deletion_timestamp.is_some()
-    }
 
     fn metadata(&self) -> &ObjectMeta {
         &self.metadata

@@ -112,32 +112,48 @@ pub trait Resource: Clone + fmt::Debug + Serialize + DeserializeOwned + Send + S
     /// [`PartialObjectMetadata`](crate::PartialObjectMetadata), and of what wraps one.
     const METADATA_ONLY: bool = false;
 
-    /// The name; empty before an object with `generateName` was created.
-    fn name(&self) -> &str;
-
-    /// The namespace, `None` for kinds that have none.
-    fn namespace(&self) -> Option<&str>;
-
-    /// The uid that the server gave it.
-    fn uid(&self) -> &str;
-
-    /// The version that the server gave it.
-    fn resource_version(&self) -> &str;
-
-    /// The value of a label.
-    fn label(&self, key: &str) -> Option<&str>;
-
-    /// The value of an annotation.
-    fn annotation(&self, key: &str) -> Option<&str>;
-
-    /// The object that manages this one: the owner reference with `controller: true`.
-    fn controller(&self) -> Option<OwnerReference>;
-
-    /// Whether the object is being deleted and waits for its finalizers or a grace period.
-    fn is_deleting(&self) -> bool;
-
     /// What every object carries.
     fn metadata(&self) -> &ObjectMeta;
+
+    /// The name; empty before an object with `generateName` was created.
+    fn name(&self) -> &str {
+        &self.metadata().name
+    }
+
+    /// The namespace, `None` for kinds that have none.
+    fn namespace(&self) -> Option<&str> {
+        Some(&*self.metadata().namespace).filter(|namespace| !namespace.is_empty())
+    }
+
+    /// The uid that the server gave it.
+    fn uid(&self) -> &str {
+        &self.metadata().uid
+    }
+
+    /// The version that the server gave it.
+    fn resource_version(&self) -> &str {
+        &self.metadata().resource_version
+    }
+
+    /// The value of a label.
+    fn label(&self, key: &str) -> Option<&str> {
+        self.metadata().labels.get(key)
+    }
+
+    /// The value of an annotation.
+    fn annotation(&self, key: &str) -> Option<&str> {
+        self.metadata().annotations.get(key)
+    }
+
+    /// The object that manages this one: the owner reference with `controller: true`.
+    fn controller(&self) -> Option<OwnerReference> {
+        self.metadata().owner_references.iter().find(|owner| owner.controller == Some(true)).cloned()
+    }
+
+    /// Whether the object is being deleted and waits for its finalizers or a grace period.
+    fn is_deleting(&self) -> bool {
+        self.metadata().deletion_timestamp.is_some()
+    }
 
     /// Who must act before the object can go.
     fn finalizers(&self) -> &[String] {
@@ -233,30 +249,6 @@ macro_rules! resource {
     };
     (@impl $type:ty, $api_version:expr, $kind:expr, $plural:expr, $scope:expr) => {
         impl $crate::Resource for $type {
-            fn name(&self) -> &str {
-                &self.metadata.name
-            }
-            fn namespace(&self) -> ::core::option::Option<&str> {
-                ::core::option::Option::Some(&*self.metadata.namespace).filter(|ns| !ns.is_empty())
-            }
-            fn uid(&self) -> &str {
-                &self.metadata.uid
-            }
-            fn resource_version(&self) -> &str {
-                &self.metadata.resource_version
-            }
-            fn label(&self, key: &str) -> ::core::option::Option<&str> {
-                self.metadata.labels.get(key)
-            }
-            fn annotation(&self, key: &str) -> ::core::option::Option<&str> {
-                self.metadata.annotations.get(key)
-            }
-            fn controller(&self) -> ::core::option::Option<$crate::OwnerReference> {
-                self.metadata.owner_references.iter().find(|o| o.controller == ::core::option::Option::Some(true)).cloned()
-            }
-            fn is_deleting(&self) -> bool {
-                self.metadata.deletion_timestamp.is_some()
-            }
             fn metadata(&self) -> &$crate::ObjectMeta {
                 &self.metadata
             }
