@@ -3,6 +3,8 @@
 
 #[path = "../examples/config_sync/main.rs"]
 mod config_sync;
+#[path = "support/eventually.rs"]
+mod eventually;
 #[path = "config_sync/files.rs"]
 mod files;
 #[path = "config_sync/hooks.rs"]

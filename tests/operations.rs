@@ -10,6 +10,8 @@
 mod apply;
 #[path = "operations/events.rs"]
 mod events;
+#[path = "support/eventually.rs"]
+mod eventually;
 #[path = "operations/finalizer.rs"]
 mod finalizer;
 #[path = "operations/wait.rs"]
@@ -17,8 +19,9 @@ mod wait;
 
 use std::time::Duration;
 
+use eventually::eventually;
 use listwatch::types::ConfigMap;
-use listwatch::{Api, ApiServer, Clock, Map, ObjectMeta, PostParams, Stop};
+use listwatch::{Api, ApiServer, Map, ObjectMeta, PostParams, Stop};
 
 /// Longer than anything takes on a machine that is busy.
 const LONG: Duration = Duration::from_secs(60);
@@ -41,16 +44,5 @@ struct StopAtEnd<'a>(&'a Stop);
 impl Drop for StopAtEnd<'_> {
     fn drop(&mut self) {
         self.0.stop();
-    }
-}
-
-/// Asks again and again until it is so.
-#[track_caller]
-fn eventually(what: &str, mut so: impl FnMut() -> bool) {
-    let (clock, stop) = (Clock::system(), Stop::new());
-    let deadline = clock.now() + LONG;
-    while !so() {
-        assert!(clock.now() < deadline, "not within {LONG:?}: {what}");
-        stop.sleep(Duration::from_millis(20));
     }
 }

@@ -6,6 +6,8 @@
 #![cfg(feature = "tls")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
+#[path = "support/eventually.rs"]
+mod eventually;
 #[path = "support/trace.rs"]
 mod trace;
 
@@ -15,6 +17,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use eventually::eventually;
 use listwatch::config::Pem;
 use listwatch::types::ConfigMap;
 use listwatch::{
@@ -116,17 +119,6 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-/// Asks again and again until it is so.
-#[track_caller]
-fn eventually(what: &str, mut so: impl FnMut() -> bool) {
-    let (clock, stop) = (Clock::system(), Stop::new());
-    let deadline = clock.now() + LONG;
-    while !so() {
-        assert!(clock.now() < deadline, "not within {LONG:?}: {what}");
-        stop.sleep(Duration::from_millis(20));
     }
 }
 

@@ -32,6 +32,8 @@ mod certificates;
 mod config_sync;
 #[path = "real/custom.rs"]
 mod custom;
+#[path = "support/eventually.rs"]
+mod eventually;
 #[path = "real/informer.rs"]
 mod informer;
 #[path = "real/leader.rs"]
@@ -55,22 +57,12 @@ mod watch;
 
 use std::time::Duration;
 
+use eventually::eventually;
 use listwatch::types::{ConfigMap, Deployment};
-use listwatch::{Api, Clock, Map, ObjectMeta, PostParams, Stop};
+use listwatch::{Api, Map, ObjectMeta, PostParams};
 
 /// Longer than anything takes on a machine that is busy.
 const LONG: Duration = Duration::from_secs(60);
-
-/// Asks again and again until it is so.
-#[track_caller]
-fn eventually(what: &str, mut so: impl FnMut() -> bool) {
-    let (clock, stop) = (Clock::system(), Stop::new());
-    let deadline = clock.now() + LONG;
-    while !so() {
-        assert!(clock.now() < deadline, "not within {LONG:?}: {what}");
-        stop.sleep(Duration::from_millis(20));
-    }
-}
 
 fn config_map(name: &str, value: &str) -> ConfigMap {
     ConfigMap { metadata: ObjectMeta::named(name), data: Map::from([("key", value)]), ..ConfigMap::default() }

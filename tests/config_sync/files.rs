@@ -10,7 +10,8 @@ use listwatch::types::{ConfigMap, Namespace};
 use listwatch::{Api, Clock, ObjectMeta, PostParams};
 use serde_json::json;
 
-use crate::rig::{Folder, Rig, eventually};
+use crate::eventually::eventually;
+use crate::rig::{Folder, Rig};
 
 const FOLDER: &str = "k8s-sidecar-target-directory";
 

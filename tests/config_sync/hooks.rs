@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::rig::{Rig, eventually};
+use crate::eventually::eventually;
+use crate::rig::Rig;
 
 /// More than a burst's end, less than the time between tries.
 const A_WHILE: Duration = Duration::from_millis(300);

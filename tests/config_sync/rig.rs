@@ -15,19 +15,10 @@ use listwatch::{Api, Client, Clock, DeleteParams, Patch, PatchParams, PostParams
 use serde_json::{Value, json};
 
 use crate::config_sync::sidecar::{Settings, Status, run};
+use crate::eventually::eventually;
 
 /// Longer than anything takes on a machine that is busy.
 const LONG: Duration = Duration::from_secs(60);
-
-#[track_caller]
-pub(crate) fn eventually(what: &str, mut so: impl FnMut() -> bool) {
-    let (clock, stop) = (Clock::system(), Stop::new());
-    let deadline = clock.now() + LONG;
-    while !so() {
-        assert!(clock.now() < deadline, "not within {LONG:?}: {what}");
-        stop.sleep(Duration::from_millis(5));
-    }
-}
 
 /// An empty folder in one of its own, which is removed at the end.
 pub(crate) struct Folder(pub(crate) PathBuf);
