@@ -119,8 +119,8 @@ impl Client {
     }
 
     /// The same client, which tells this recorder of its requests; and so do informers and controllers that are made of
-    /// it of what they do: see [`metrics`](crate::metrics). A request counts again where a refusal told when to come back, but not where it was
-    /// sent once more after a broken connection or with other credentials.
+    /// it of what they do: see [`metrics`](crate::metrics). A request counts again where a refusal told when to come back,
+    /// but not where it was sent once more after a broken connection or with other credentials.
     #[must_use]
     pub fn with_metrics(&self, recorder: impl Recorder) -> Self {
         Self { recorder: Some(Arc::new(recorder)), ..self.clone() }
@@ -262,7 +262,7 @@ impl Client {
                 }
                 let refused = Error::from(status);
                 // A kube-apiserver says no more of a certificate that is over than "Unauthorized".
-                let over = self.http.expired_certificate().filter(|_| code == 401);
+                let over = if code == 401 { self.http.expired_certificate() } else { None };
                 Err(over.into_iter().fold(refused, Error::context))
             }
         }
